@@ -48,8 +48,8 @@ class Generator {
   // Logits (V) of the token that follows.
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
     make_room(static_cast<Index>(tokens.size()));
-    std::vector<double> logits;
-    model_.visit_logits(tokens, 1, [&](std::span<const float> row) { logits.assign(row.begin(), row.end()); });
+    const std::vector<float> row = model_.next_logits(tokens);
+    const std::vector<double> logits(row.begin(), row.end());
     if (!is_finite(ScalarType::fp64, logits.data(), std::ssize(logits)))
       throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
                                          .where = path_.string(),
@@ -67,7 +67,7 @@ class Generator {
     while (room_ < length)
       room_ *= 2;
     room_ = std::min(room_, shape().max_sequence_length);
-    model_.make_room(1, room_);
+    model_.make_room_to_generate(room_);
   }
 
   Path path_;

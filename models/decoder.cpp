@@ -120,6 +120,9 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
   plan_ = {};
   graphs_.clear();    // of other addresses
+  cache_.clear();
+  cache_memory_ = {};
+  token_plan_ = {};
   slot_memory_ = {};  // freed first: the old and the new need not be there together
   workspace_memory_ = {};
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
@@ -128,7 +131,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
   tensor_->use_workspace(plan_.scratch().full);
-  rotary_->fill(ExecSpace(), plan_.scratch().rotary);
+  rotary_->fill(ExecSpace(), plan_.scratch().rotary, tensor_->has_wrong_positions() ? 1.5 : 1);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 
@@ -168,7 +171,8 @@ void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, cons
   }
   Stream x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_, slot.blocks[i]); });
+    const CachedKeys<T> cached{cache_.empty() ? Tensor<T, 2>() : cache_[i], 0};
+    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], cached); });
     x = slot.blocks[i].y;
     tell(done, static_cast<int>(i) + 1);
   }
@@ -205,13 +209,20 @@ void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const Token
   }
 }
 
+// ---- generation ----
+
+template <class P>
+void Decoder<P>::require_whole_model() const {
+  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
+                  "wants the whole model on one rank");
+}
+
 template <class P>
 Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
   const auto count = static_cast<Index>(tokens.size());
   ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
                   "wants activations planned for one sequence that holds all tokens");
-  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
-                  "wants the whole model on one rank");
+  require_whole_model();
   Slot& slot = plan_.slot(0);
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
@@ -219,6 +230,58 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
   upload(exec, slot.tokens, padded.data(), shape_.tokens());
   forward_to_norm(exec, 0, {});
   return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
+}
+
+namespace {
+
+// One slot, no gradients.
+ActivationMemory token_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
+
+}  // namespace
+
+template <class P>
+Index Decoder<P>::cache_bytes(Index sequence_length) const {
+  const ActivationBytes of_token = measure_activations(1, 1, token_memory());
+  Arena of_block;
+  of_block.take<T>(sequence_length, 2 * config_.kv_size());
+  return config_.num_layers * of_block.used_bytes() + of_token.slots + of_token.workspace;
+}
+
+template <class P>
+void Decoder<P>::plan_cache() {
+  require_whole_model();
+  ESPALIER_ASSERT(shape_.attention.batch == 1, "wants activations planned for one sequence");
+  const Index length = shape_.attention.sequence_length;
+  cache_memory_ = {};
+  cache_memory_ = allocate<std::byte>(Category::activations, "cache", cache_bytes(length));
+  Arena arena(cache_memory_.data(), static_cast<Index>(cache_memory_.extent(0)));
+  cache_.clear();
+  for (Index layer = 0; layer < config_.num_layers; ++layer)
+    cache_.push_back(arena.take<T>(length, 2 * config_.kv_size()));
+  const ActivationBytes of_token = measure_activations(1, 1, token_memory());
+  const Tensor<std::byte, 1> slot = arena.take<std::byte>(of_token.slots);
+  const Tensor<std::byte, 1> scratch = arena.take<std::byte>(of_token.workspace);
+  Arena slots(slot.data(), of_token.slots), workspace(scratch.data(), of_token.workspace);
+  token_shape_ = make_block_shape(config_, 1, false, 1, 1);
+  token_plan_ = make_plan(slots, workspace, token_shape_, token_memory());
+}
+
+template <class P>
+Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, TokenId token, Index position) {
+  ESPALIER_ASSERT(!cache_.empty() && position > 0 && position < static_cast<Index>(cache_.front().extent(0)),
+                  "wants a cache that holds the position, and a token before it");
+  require_tokens(&token, 1, 0, config_.vocab_size);
+  const Chunk& layers = chunks_.front();
+  Slot& slot = token_plan_.slot(0);
+  upload(exec, slot.tokens, &token, 1);
+  layers.embedding->forward(exec, slot.x, slot.tokens, 1, position);
+  Stream x = slot.x;  // (1, C)
+  for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
+    layers.blocks[i].forward(exec, x, token_shape_, slot.blocks[i], {cache_[i], position});
+    x = slot.blocks[i].y;
+  }
+  layers.head->forward(exec, x, slot.head);
+  return layers.head->logits(exec, 0, 1, slot.head, token_plan_.scratch().head);
 }
 
 // ---- backward ----

@@ -88,6 +88,14 @@ class Decoder {
   /// predicts the token that follows. Uses slot 0 of a whole model on one rank.
   Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1);
 
+  /// For generation, after plan_activations() of one sequence: room for the keys and values of its T positions, which
+  /// logits() then leaves there, and for a token at a time. Until the next plan_activations().
+  void plan_cache();
+  Index cache_bytes(Index sequence_length /* T */) const;  ///< that plan_cache() allocates
+
+  /// Logits (1, V) of what follows `token`, at `position`. The cache has all positions before it, and has it then.
+  Matrix<T> decode(const ExecSpace& exec, TokenId token, Index position);
+
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward
   const ModelConfig& config() const { return config_; }
   const TensorParallel<T>& tensor() const { return *tensor_; }
@@ -117,6 +125,7 @@ class Decoder {
   State<T> beta(ActivationIndex at);
   void load(const ExecSpace& exec, const Slot& slot, const TokenBatch& batch) const;
   void forward_to_norm(const ExecSpace& exec, ActivationIndex at, const BlockDone& done);
+  void require_whole_model() const;
   void block_backward_input(std::size_t block, const ExecSpace& exec, ActivationIndex at);
   void block_backward_weight(std::size_t block, const ExecSpace& exec, ActivationIndex at, State<T> beta);
 
@@ -130,6 +139,10 @@ class Decoder {
   Tensor<std::byte, 1> slot_memory_;
   Tensor<std::byte, 1> workspace_memory_;
   ActivationPlan<P> plan_;
+  Tensor<std::byte, 1> cache_memory_;
+  std::vector<Tensor<T, 2>> cache_;  // (T, 2 KV), by block
+  BlockShape token_shape_{};
+  ActivationPlan<P> token_plan_;  // of a token at a time
   bool uses_graphs_ = false;
   std::map<std::array<int, 3>, BlockGraphs> graphs_;  // by chunk, slot and gradients
   Tensor<double, 0> loss_;

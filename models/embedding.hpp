@@ -61,8 +61,9 @@ class VocabParallelEmbedding {
     return work;
   }
 
-  void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-               Index sequence_length) const {
+  /// @param first position of the first token, of one sequence
+  void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
+               Index first = 0) const {
     const IndexRange ours = vocabulary();
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
                          parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
@@ -71,7 +72,7 @@ class VocabParallelEmbedding {
       return copy(exec, x, embedded);
     add_positions<T, Residual<P>>(
         exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-        sequence_length, tensor_->first_row(tokens.extent(0)));
+        first > 0 ? config_.max_sequence_length : sequence_length, first + tensor_->first_row(tokens.extent(0)));
   }
 
   /// What backward_weight wants besides, from an arena.

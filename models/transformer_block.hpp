@@ -90,9 +90,10 @@ class TransformerBlock {
     return work;
   }
 
-  /// saved.y = block(x); x must live until backward is done.
-  void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved) const {
-    first_half(exec, x, shape, saved);
+  /// saved.y = block(x); x must live until backward is done. @param cached see Attention::forward
+  void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved,
+               const CachedKeys<T>& cached = {}) const {
+    first_half(exec, x, shape, saved, cached);
     mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
   }
 
@@ -157,9 +158,10 @@ class TransformerBlock {
   }
 
   // Up to the input of the mlp.
-  void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved) const {
+  void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved,
+                  const CachedKeys<T>& cached = {}) const {
     norm1_.forward(exec, x, saved.norm1);
-    attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention);
+    attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention, cached);
     norm2_.forward(exec, saved.h, saved.norm2);
   }
 

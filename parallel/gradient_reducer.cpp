@@ -24,7 +24,8 @@ ReductionCommunicators with_injected_fault(ReductionCommunicators communicators)
   const InjectedFault fault = replicas.context().injected_fault;
   for (ReductionCommunicators::Entry& entry : communicators.entries)
     if ((fault == InjectedFault::no_tied_reduction && entry.key.tied) ||
-        (fault == InjectedFault::no_tensor_sum && entry.key.axes.contains(Axis::tp)))
+        (fault == InjectedFault::no_tensor_sum && entry.key.axes.contains(Axis::tp)) ||
+        (fault == InjectedFault::no_kv_sum && entry.key.tp_run > 0))
       entry.communicator = &replicas;
   return communicators;
 }

@@ -13,11 +13,13 @@ enum class InjectedFault {
   wrong_token_weight,  ///< one micro-batch counts twice
   swap_shards,         ///< two ranks of the tensor axis hold each other's rows
   no_tied_reduction,   ///< the token embeddings of the first and the last stage keep their own gradients
-  no_tensor_sum        ///< gradients of tp+dp are summed over the replicas only
+  no_tensor_sum,       ///< gradients of tp+dp are summed over the replicas only
+  no_kv_sum,           ///< ranks that hold the same heads of keys and values keep their own gradients of them
+  wrong_positions      ///< on the last rank of the tensor axis the positions of rotary embeddings lie too far apart
 };
 
-inline constexpr std::array<const char*, 6> injected_fault_names{
-    "none", "drop_all_reduce", "wrong_token_weight", "swap_shards", "no_tied_reduction", "no_tensor_sum"};
+inline constexpr std::array<const char*, 8> injected_fault_names{
+    "none", "drop_all_reduce", "wrong_token_weight", "swap_shards", "no_tied_reduction", "no_tensor_sum", "no_kv_sum", "wrong_positions"};
 
 inline const char* to_string(InjectedFault fault) { return injected_fault_names[static_cast<std::size_t>(fault)]; }
 

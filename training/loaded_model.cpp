@@ -68,21 +68,44 @@ void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index coun
   // The head has room for so many rows; what is more costs a forward pass each time.
   const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);
   const auto end = static_cast<Index>(tokens.size());
-  std::vector<float> values;
   for (Index first = end - count; first < end; first += most) {
     const Index rows = std::min(most, end - first);
     const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(first + rows));
-    const Matrix<T> logits = model_.logits(exec_, prefix, rows);                       // (rows, V)
-    const Tensor<T, 1> memory(logits.data, (rows - 1) * logits.stride + logits.cols);  // rows may be padded
-    const auto host = Kokkos::create_mirror_view(memory);
-    Kokkos::deep_copy(exec_, host, memory);
-    compat::fence(exec_, "espalier::LoadedModel: the logits are read on the host");
-    values.clear();
-    for (Index row = 0; row < rows; ++row)
-      for (Index column = 0; column < logits.cols; ++column)
-        values.push_back(static_cast<float>(host(row * logits.stride + column)));
-    visit(values);
+    visit(to_host(model_.logits(exec_, prefix, rows)));
   }
+}
+
+template <class P>
+std::vector<float> LoadedModel<P>::to_host(const Matrix<Compute<P>>& logits) const {
+  using T = Compute<P>;
+  const Tensor<T, 1> memory(logits.data, (logits.rows - 1) * logits.stride + logits.cols);  // rows may be padded
+  const auto host = Kokkos::create_mirror_view(memory);
+  Kokkos::deep_copy(exec_, host, memory);
+  compat::fence(exec_, "espalier::LoadedModel: the logits are read on the host");
+  std::vector<float> values;
+  for (Index row = 0; row < logits.rows; ++row)
+    for (Index column = 0; column < logits.cols; ++column)
+      values.push_back(static_cast<float>(host(row * logits.stride + column)));
+  return values;
+}
+
+template <class P>
+void LoadedModel<P>::make_room_to_generate(Index length) {
+  const ActivationBytes bytes = model_.measure_activations(1, length, forward_memory());
+  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace + model_.cache_bytes(length)));
+  model_.plan_activations(1, length, forward_memory());
+  model_.plan_cache();
+  length_ = length;
+  cached_.clear();
+}
+
+template <class P>
+std::vector<float> LoadedModel<P>::next_logits(const std::vector<TokenId>& tokens) {
+  const bool goes_on = !cached_.empty() && tokens.size() == cached_.size() + 1 &&
+                       std::equal(cached_.begin(), cached_.end(), tokens.begin());
+  cached_ = tokens;
+  return to_host(goes_on ? model_.decode(exec_, tokens.back(), static_cast<Index>(tokens.size()) - 1)
+                         : model_.logits(exec_, tokens));
 }
 
 void load_newest(const std::string& given, const Communicator& world,

@@ -30,6 +30,13 @@ class LoadedModel {
   /// Makes room for micro-batches of (micro_batch, length). @throws Error (memory) where they do not fit.
   void make_room(Index micro_batch, Index length);
 
+  /// Makes room for one sequence of `length` whose keys and values are kept. @throws Error (memory)
+  void make_room_to_generate(Index length);
+
+  /// Logits (V) of what follows the tokens. Those of the last call, if they begin alike, are not computed again.
+  /// @pre make_room_to_generate() of a length that holds them
+  std::vector<float> next_logits(const std::vector<TokenId>& tokens);
+
   /// Gives `visit` the logits of the last `count` tokens, row by row, several rows of V at a time, of what follows each
   /// of them. @pre room for micro-batches of one sequence that holds the tokens; count <= tokens.size()
   void visit_logits(const std::vector<TokenId>& tokens, Index count,
@@ -37,6 +44,7 @@ class LoadedModel {
 
  private:
   void require_memory(std::size_t activations) const;
+  std::vector<float> to_host(const Matrix<Compute<P>>& logits /* (rows, V) */) const;
 
   ExecSpace exec_;
   Path path_;
@@ -45,6 +53,7 @@ class LoadedModel {
   ParameterStore<Compute<P>> parameters_;
   Decoder<P> model_;
   Index length_ = 0;
+  std::vector<TokenId> cached_;  // whose keys and values the decoder keeps
 };
 
 /// Gives `load` the newest checkpoint that it can load on all ranks, of those that `given` names (a checkpoint, or the

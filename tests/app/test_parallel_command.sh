@@ -212,6 +212,17 @@ verify() {
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done
+
+  # Of every family, and what only they can get wrong: four ranks share two heads of keys and values.
+  local preset
+  for preset in llama-tiny mistral-tiny qwen2-tiny qwen3-tiny; do
+    exits 0 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=$preset
+    says "layouts train the model of the reference"
+  done
+  for fault in no_kv_sum wrong_positions; do
+    exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=llama-tiny --plant "$fault"
+    grep -Eq '!.*h\.[0-9]+[a-z_.]*$' out.txt || fail "no tensor is named for $fault"
+  done
 }
 
 # The same on eight ranks: a minute or two on two cores.

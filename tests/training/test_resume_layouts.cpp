@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/metrics.hpp"
+#include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/train_loop.hpp"
 
@@ -98,6 +99,30 @@ TEST(AcrossLayouts, SharedOptimizerStateGoesOnWithoutZero) {
   run_on(world(), run_in(folder, "same", saved_by, 4), checkpoint, 0);
   barrier(world());
   EXPECT_EQ(last_steps(folder, "same"), wanted);
+}
+
+// Four tensor ranks hold two heads of keys and values, two ranks the same: each is saved once, and read by all.
+TEST(AcrossLayouts, SharedHeadsOfKeysGoOnElsewhere) {
+  ASSERT_EQ(world().size(), 4);
+  const SharedFolder folder("shared_heads");
+  const auto with = [&](std::vector<std::string> layout) {
+    for (const char* const family : {"llama", "qwen3"})
+      layout.insert(layout.begin(), families().at(family).begin(), families().at(family).end());
+    return layout;
+  };
+  const std::vector<std::string> saved_by = with({"parallel.tensor=4", "parallel.sequence_parallel=true"});
+  run_on(world(), run_in(folder, "whole", saved_by, 4), {}, 0);
+  run_on(world(), run_in(folder, "stopped", saved_by, 4), {}, saved_step);
+  barrier(world());
+  const Path checkpoint = folder / "stopped" / "checkpoints" / "step-00000004";
+  const Curve wanted = last_steps(folder, "whole");
+  run_on(world(), run_in(folder, "same", saved_by, 4), checkpoint, 0);
+  barrier(world());
+  EXPECT_EQ(last_steps(folder, "same"), wanted);
+  run_on(world(), run_in(folder, "split", with({"parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=1"}), 4),
+         checkpoint, 0);
+  barrier(world());
+  EXPECT_LT(largest_relative_error(last_steps(folder, "split").losses, wanted.losses), 1e-5);
 }
 
 }  // namespace
