@@ -55,9 +55,8 @@ class Attention {
     Tensor<T, 2> dqk;     ///< (N, Q + KV), after the norms of Q and K, where there are any
 
     static Gradients take(Arena& arena, const BlockShape& shape) {
-      Gradients gradients{arena.take<T>(shape.tokens(), shape.qkv_channels()),
-                          arena.take<T>(shape.tokens(), shape.q_channels()),
-                          {}};
+      Gradients gradients{
+          arena.take<T>(shape.tokens(), shape.qkv_channels()), arena.take<T>(shape.tokens(), shape.q_channels()), {}};
       if (shape.qk_norm)
         gradients.dqk = arena.take<T>(shape.tokens(), shape.qk_channels());
       return gradients;

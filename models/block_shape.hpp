@@ -22,14 +22,14 @@ struct BlockShape {
   bool qkv_bias = true;
   bool qk_norm = false;
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
-  Index vocabulary = 0;        ///< V/tp; the first ranks have one more where it does not divide
-  int tensor_size = 1;         ///< tp
+  Index vocabulary = 0;    ///< V/tp; the first ranks have one more where it does not divide
+  int tensor_size = 1;     ///< tp
   bool sequence_parallel = false;
 
-  Index tokens() const { return attention.batch * attention.sequence_length; }     ///< N
-  Index q_channels() const { return attention.num_heads * attention.head_size; }   ///< of Q, and of attention's output
-  Index qk_channels() const { return q_channels() + kv_channels; }                 ///< of [Q | K]
-  Index qkv_channels() const { return q_channels() + 2 * kv_channels; }            ///< of [Q | K | V]
+  Index tokens() const { return attention.batch * attention.sequence_length; }    ///< N
+  Index q_channels() const { return attention.num_heads * attention.head_size; }  ///< of Q, and of attention's output
+  Index qk_channels() const { return q_channels() + kv_channels; }                ///< of [Q | K]
+  Index qkv_channels() const { return q_channels() + 2 * kv_channels; }           ///< of [Q | K | V]
 };
 
 /// @param tensor_rank whose part of the vocabulary it is

@@ -19,9 +19,8 @@ Index matrix_parameters_per_layer(const ModelConfig& model) {
 Index parameters_per_layer(const ModelConfig& model) {
   const Index of_qkv = model.q_size() + 2 * model.kv_size();
   const Index of_others = 2 * model.hidden_size + (model.gated() ? 2 : 1) * model.ffn_hidden_size;
-  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) +
-         (model.qk_norm ? 2 * model.head_size() : 0) + (model.has_qkv_bias() ? of_qkv : 0) +
-         (model.bias ? of_others : 0);
+  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) + (model.qk_norm ? 2 * model.head_size() : 0) +
+         (model.has_qkv_bias() ? of_qkv : 0) + (model.bias ? of_others : 0);
 }
 
 Index embedding_parameters(const ModelConfig& model) {
@@ -121,8 +120,8 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length) {
   const ModelWork work = work_of_a_sequence(config, sequence_length);
   const double full = static_cast<double>(std::min(work.full_layers, config.num_layers));
-  return ((static_cast<double>(config.num_layers) - full) * work.block.forward.flops() + full * work.full_block.forward.flops() +
-          work.head.forward.flops() / 3) /
+  return ((static_cast<double>(config.num_layers) - full) * work.block.forward.flops() +
+          full * work.full_block.forward.flops() + work.head.forward.flops() / 3) /
          static_cast<double>(sequence_length);
 }
 

@@ -119,7 +119,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   shape_ = make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length);
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
   plan_ = {};
-  graphs_.clear();    // of other addresses
+  graphs_.clear();  // of other addresses
   cache_.clear();
   cache_memory_ = {};
   token_plan_ = {};

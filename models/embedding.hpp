@@ -85,7 +85,7 @@ class VocabParallelEmbedding {
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
     if (has_positions())
       add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
-                                        tensor_->first_row(tokens.extent(0)));
+                                          tensor_->first_row(tokens.extent(0)));
   }
 
   /// Of the tables, which backward_weight adds to.

@@ -129,10 +129,9 @@ class Head {
                  } else {
                    cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
                  }
-                 matmul<T, State<T>>(exec, parameters_->padded_gradient(table_), Transpose::yes, dlogits,
-                                     Transpose::no, normed, State<T>(1), State<T>(1));
-                 matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
-                           parameters_->padded_weight(table_));
+                 matmul<T, State<T>>(exec, parameters_->padded_gradient(table_), Transpose::yes, dlogits, Transpose::no,
+                                     normed, State<T>(1), State<T>(1));
+                 matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no, parameters_->padded_weight(table_));
                });
     tensor_->reduce(exec, saved.norm.y);
   }

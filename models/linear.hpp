@@ -129,8 +129,8 @@ class ColumnParallelLinear {
                        State<T> beta) const {
     backward_weight_gathered(exec, tensor_->gather(exec, x), dy, beta);
   }
-  void backward_weight_gathered(const ExecSpace& exec, Tensor<T, 2> x /* (N, in) */,
-                                Tensor<T, 2> dy /* (N, out/tp) */, State<T> beta) const {
+  void backward_weight_gathered(const ExecSpace& exec, Tensor<T, 2> x /* (N, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
+                                State<T> beta) const {
     linear_backward_weight<T>(exec, parameters_->joined_gradient(first_weight_, last_weight_, out_, in_),
                               bias_gradient(), dy, x, beta);
   }

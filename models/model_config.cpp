@@ -51,8 +51,8 @@ std::vector<std::string> problems(const ModelConfig& model) {
     divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
   divisible("num_heads", model.num_heads, "num_kv_heads", model.kv_heads());
   if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size()))
-    found.push_back(fmt::format("{} channels of a head turn (rotary.size, or head_dim), wanted an even number, at most {}",
-                                size, model.head_size()));
+    found.push_back(fmt::format("{} is {}, wanted an even number of channels that turn, at most {}",
+                                model.rotary.size == 0 ? "head_dim" : "rotary.size", size, model.head_size()));
   const RotaryConfig& rotary = model.rotary;
   if (model.positions == Positions::rotary && rotary.scaling != RotaryScaling::none) {
     if (rotary.factor < 1)

@@ -48,7 +48,7 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
   Index head_size() const { return head_dim != 0 ? head_dim : num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
   Index kv_heads() const { return num_kv_heads == 0 ? num_heads : num_kv_heads; }
-  Index q_size() const { return head_size() * num_heads; }  ///< columns of Q, and of what attention gives
+  Index q_size() const { return head_size() * num_heads; }    ///< columns of Q, and of what attention gives
   Index kv_size() const { return head_size() * kv_heads(); }  ///< columns of K (and of V)
   bool gated() const { return is_gated(activation); }
   bool has_qkv_bias() const { return bias || qkv_bias; }

@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// The norm of the residual stream: layer normalisation with weight and bias (core/ops/layernorm), or RMSNorm, which has
-/// no bias and no mean (core/ops/rmsnorm). Of the rows that this rank has: R of them, C channels. Under sequence
+/// The norm of the residual stream: layer normalisation with weight and bias (core/ops/layernorm), or RMSNorm, which
+/// has no bias and no mean (core/ops/rmsnorm). Of the rows that this rank has: R of them, C channels. Under sequence
 /// parallelism its gradients are summed over the tensor axis.
 template <class P>
 class NormLayer {

@@ -18,7 +18,7 @@ class QkNorm {
 
  public:
   struct Saved {
-    Tensor<T, 2> qk;          ///< (N, Q + KV), before the norm
+    Tensor<T, 2> qk;             ///< (N, Q + KV), before the norm
     Tensor<State<T>, 1> q_rstd;  ///< (N*NH/tp)
     Tensor<State<T>, 1> k_rstd;  ///< (N*NKV/tp)
 

@@ -19,7 +19,8 @@ enum class InjectedFault {
 };
 
 inline constexpr std::array<const char*, 8> injected_fault_names{
-    "none", "drop_all_reduce", "wrong_token_weight", "swap_shards", "no_tied_reduction", "no_tensor_sum", "no_kv_sum", "wrong_positions"};
+    "none",          "drop_all_reduce", "wrong_token_weight", "swap_shards", "no_tied_reduction",
+    "no_tensor_sum", "no_kv_sum",       "wrong_positions"};
 
 inline const char* to_string(InjectedFault fault) { return injected_fault_names[static_cast<std::size_t>(fault)]; }
 

@@ -32,7 +32,9 @@ struct SumAlong {
 SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, const GroupKey& key) {
   const int degree = layout.degree(axis);
   if (axis == Axis::tp && key.axes.contains(axis) && key.tp_run > 0)
-    return {.index = ours[axis] % key.tp_run, .count = key.tp_run, .first = ours[axis] / key.tp_run * key.tp_run,
+    return {.index = ours[axis] % key.tp_run,
+            .count = key.tp_run,
+            .first = ours[axis] / key.tp_run * key.tp_run,
             .stride = 1};
   if (key.axes.contains(axis))
     return {.index = ours[axis], .count = degree, .first = 0, .stride = 1};

@@ -64,7 +64,6 @@ void LoadedModel<P>::make_room(Index micro_batch, Index length) {
 template <class P>
 void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
                                   const std::function<void(std::span<const float>)>& visit) {
-  using T = Compute<P>;
   // The head has room for so many rows; what is more costs a forward pass each time.
   const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);
   const auto end = static_cast<Index>(tokens.size());

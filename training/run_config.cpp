@@ -331,7 +331,8 @@ std::string to_toml(const RunConfig& config) {
 
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
-      "model.", "rotary.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
+      "model.",  "rotary.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length",
+      "run.seed"};
   return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
 }
 

@@ -153,11 +153,12 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
   if (const Index kv_heads = c.model.shape.kv_heads(); kv_heads % tensor != 0 && tensor % kv_heads != 0)
-    reader.problem("model", "num_kv_heads",
-                   fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "
-                               "{}",
-                               kv_heads, tensor, nearest_multiples(kv_heads, tensor)),
-                   {"parallel.tensor"});
+    reader.problem(
+        "model", "num_kv_heads",
+        fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "
+                    "{}",
+                    kv_heads, tensor, nearest_multiples(kv_heads, tensor)),
+        {"parallel.tensor"});
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
   if (c.model.shape.vocab_size < tensor)
     reader.problem(
@@ -313,6 +314,9 @@ void report_model_problem(ConfigReader& reader, const std::string& problem) {
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
   for (const std::string& problem : problems(c.model.shape))
     report_model_problem(reader, problem);
+  for (const UnsupportedPart& part : unsupported_parts(c.model.shape))
+    reader.problem("model", part.key.substr(0, part.key.find(' ')),
+                   fmt::format("only plan knows {} ({}), wanted {}", part.words, part.key, part.wanted));
   if (c.run.directory.empty())
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())

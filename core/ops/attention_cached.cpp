@@ -38,8 +38,8 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
       "espalier::core::attention_cached", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank() / heads, head = team.league_rank() % heads;
         const T* const q = &qkv(n, head * width);
-        const Index column = head / group * width;  // of K of its group
-        const Scratch sum(team.team_scratch(0), width);    // (HS)
+        const Index column = head / group * width;          // of K of its group
+        const Scratch sum(team.team_scratch(0), width);     // (HS)
         const Scratch weights(team.team_scratch(0), tile);  // (tile)
         row_for(team, width, [&](const Index c) { sum(c) = S(0); });
         const Index last = first + n;
@@ -76,9 +76,9 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                   \
+#define ESPALIER_INSTANTIATE(T)                                                                                       \
   template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Index, const AttentionShape&); \
-  template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Index,            \
+  template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Index,                \
                                     const AttentionShape&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

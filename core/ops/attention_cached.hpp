@@ -12,8 +12,8 @@ namespace espalier {
 
 /// cache(first + n, :) = [K | V] of row n of qkv. A row of the cache has the 2 NKV*HS channels of a position.
 template <class T>
-void store_keys_and_values(const ExecSpace& exec, Tensor<T, 2> cache /* (P, 2 NKV*HS) */, Tensor<T, 2> qkv /* (N, Ql) */,
-                           Index first, const AttentionShape& shape);
+void store_keys_and_values(const ExecSpace& exec, Tensor<T, 2> cache /* (P, 2 NKV*HS) */,
+                           Tensor<T, 2> qkv /* (N, Ql) */, Index first, const AttentionShape& shape);
 
 /// The queries of row n of qkv, at position first + n, over the cached keys up to that position.
 /// @pre first + N <= P; the cache has the keys and values of all positions up to the last row's

@@ -12,8 +12,8 @@ namespace espalier {
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */);
 
-/// y(n, :) = product(n, :) + residual(n, :) + bias; an empty bias is none. Of one type, y may be that product. Residual is the type of the
-/// residual stream.
+/// y(n, :) = product(n, :) + residual(n, :) + bias; an empty bias is none. Of one type, y may be that product. Residual
+/// is the type of the residual stream.
 template <class T, class Residual = T>
 void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y /* (N, F) */, Tensor<T, 2> product /* (N, F) */,
                            Tensor<T, 1> bias /* (F) */, Tensor<Residual, 2> residual /* (N, F) */);

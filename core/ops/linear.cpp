@@ -60,8 +60,8 @@ void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up,
                          Tensor<T, 1> bias) {
   const bool has_bias = bias.extent(0) > 0;
   if (has_bias && fused<T>(exec, y, x, Transpose::yes, weight, 0,
-               {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()},
-               [&](T*) { activation_forward<T>(exec, "gelu", y, up); }))
+                           {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()},
+                           [&](T*) { activation_forward<T>(exec, "gelu", y, up); }))
     return;
   linear_forward<T>(exec, up, x, weight, bias);
   activation_forward<T>(exec, "gelu", y, up);
@@ -72,7 +72,7 @@ void linear_add_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, T
                         Tensor<T, 2> residual) {
   const bool has_bias = bias.extent(0) > 0;
   if (has_bias && fused<T>(exec, y, x, Transpose::yes, weight, 1,
-               {.kind = EpilogueKind::bias, .bias = bias.data(), .addend = residual.data()}))
+                           {.kind = EpilogueKind::bias, .bias = bias.data(), .addend = residual.data()}))
     return;
   matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight);
   add_bias_and_residual<T>(exec, y, y, bias, residual);

@@ -61,7 +61,7 @@ expect 0 "note: gpt2-124m learns 1024 positions; planned with 2048" "$espalier" 
   --batch 64 --sequence-length 2048 --config long.toml
 expect 0 "max_sequence_length = 2048" cat long.toml
 expect 0 "\"ranking\"" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64 --json
-expect 0 "estimated only" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64
+expect 0 "estimated only" "$espalier" plan --model bloom-176b --sequence-length 2048 --cluster h100:32 --batch 64
 expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --layout data=512 \
   --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1
 says "does not fit: stage 0 needs 3.3 TiB"
@@ -244,12 +244,13 @@ expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espal
   --cluster a100-80:536870912
 expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "add --sequence-length 4096" "$espalier" plan --model llama3-8b --cluster a100-80 --batch 8
-expect 2 "no config: train has no such model, it can only be planned" "$espalier" plan --model llama2-7b --sequence-length 4096 \
-  --cluster a100-80 --batch 8 --config no.toml
-says 'a preset with model.activation = "swiglu", model.norm = "rmsnorm"' 'position = "learned"'
-printf '[model]\npreset = "gpt2-124m"\nnorm = "rmsnorm"\nbias = false\n' >keys.toml
-expect 2 "train has no such model" "$espalier" plan --model keys.toml --cluster a100-80 --batch 64 --config no.toml
-says 'got:    model.norm = "rmsnorm", model.bias = false' 'norm = "layernorm", bias = true' "where:  keys.toml" \
+expect 2 "no config: train has no such model, it can only be planned" "$espalier" plan --model bloom-176b --sequence-length 2048 \
+  --cluster h100:32 --batch 64 --config no.toml
+says 'a preset with model.position = "alibi"' 'position = "rotary"'
+printf '[model]\npreset = "gpt2-124m"\nposition = "alibi"\ndropout = 0.1\n' >keys.toml
+expect 2 "train has no such model" "$espalier" plan --model keys.toml --sequence-length 1024 --cluster a100-80 \
+  --batch 64 --config no.toml
+says 'got:    model.position = "alibi", model.dropout = 0.1' 'position = "rotary", dropout = 0' "where:  keys.toml" \
   "change these keys of [model]"
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention_cached.hpp"
-#include "tests/support/reference_ops.hpp"
 #include "tests/support/allclose.hpp"
+#include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -143,9 +143,9 @@ void compare_with_finite_differences(const ModelConfig& config, std::size_t num_
 }
 
 TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
-  const std::map<std::string, std::size_t> num_tensors = {
-      {"gpt2", 2 + 2 * 16 + 2},     {"llama", 1 + 2 * 9 + 2}, {"mistral", 1 + 2 * 9 + 2},
-      {"qwen2", 1 + 2 * 12 + 1}, {"qwen3", 1 + 2 * 11 + 1}, {"mixed", 2 + 2 * 20 + 3}};
+  const std::map<std::string, std::size_t> num_tensors = {{"gpt2", 2 + 2 * 16 + 2},   {"llama", 1 + 2 * 9 + 2},
+                                                          {"mistral", 1 + 2 * 9 + 2}, {"qwen2", 1 + 2 * 12 + 1},
+                                                          {"qwen3", 1 + 2 * 11 + 1},  {"mixed", 2 + 2 * 20 + 3}};
   for (const auto& [name, config] : tiny_models()) {
     SCOPED_TRACE(name);
     compare_with_finite_differences(config, num_tensors.at(name));

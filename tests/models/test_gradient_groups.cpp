@@ -145,8 +145,7 @@ TEST(GradientGroups, RanksThatHoldTheSameHeadsOfKeysSumTheirGradients) {
       for (const bool sequence_parallel : {false, true}) {
         const Model model(tensor, 2, sequence_parallel, kv_heads);
         for (const auto& order : {MeshLayout{}.order, reversed}) {
-          const MeshLayout layout{
-              .degrees = {{tensor, 3, 2}}, .order = order, .kv_copies = tensor / kv_heads};
+          const MeshLayout layout{.degrees = {{tensor, 3, 2}}, .order = order, .kv_copies = tensor / kv_heads};
           for (int rank = 0; rank < layout.size(); ++rank) {
             const auto& held = model.of(layout.coordinates(rank));
             for (std::size_t id = 0; id < held.size(); ++id) {
@@ -154,8 +153,8 @@ TEST(GradientGroups, RanksThatHoldTheSameHeadsOfKeysSumTheirGradients) {
                 continue;
               const ParameterSpec& spec = held[id]->spec;
               const auto is_of = [&](const char* layer) { return spec.name.find(layer) != std::string::npos; };
-              const bool parts = is_of("attention.key") || is_of("attention.value") || is_of("_norm.weight") ? !is_of("final")
-                                                                                                             : false;
+              const bool parts =
+                  is_of("attention.key") || is_of("attention.value") || is_of("_norm.weight") ? !is_of("final") : false;
               const bool local_rows = parts || (sequence_parallel && is_applied_to_local_rows(spec.name));
               std::vector<int> ranks = layout.reduction_ranks(rank, spec.group());
               const GroupRank ours = layout.group_rank(rank, spec.group());

@@ -87,7 +87,7 @@ TEST(ModelConfig, says_what_rotary_positions_want) {
   EXPECT_TRUE(problems(model).empty()) << "a part of a head of 32 may turn";
   for (const Index size : {Index{31}, Index{34}}) {
     model.rotary.size = size;
-    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number, at most 32"));
+    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number of channels that turn, at most 32"));
   }
   model.rotary.size = 0;
   model.rotary.original_length = 0;

@@ -227,10 +227,12 @@ TEST(LayoutMemory, agrees_with_what_train_allocates) {
 }
 
 TEST(LayoutMemory, agrees_for_every_family) {
-  for (const char* const model : {"llama-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny", "llama-3.2-1b"})
-    for (const char* const layout : {"data=2", "data=2,tensor=2,sequence_parallel=1,zero=1",
-                                     "data=2,pipeline=2,tensor=2,recompute=selective", "pipeline=2,recompute=full"})
-      expect_memory_of_train(model, std::string(layout) + ",micro_batch=4", 32, 256);
+  for (const char* const model : {"smollm2-360m", "llama-3.2-1b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b"})
+    for (const char* const layout : {"data=2", "data=2,pipeline=2,recompute=selective", "pipeline=2,recompute=full"})
+      expect_memory_of_train(model, std::string(layout) + ",micro_batch=4", 32, 1024);
+  for (const char* const model : {"llama-3.2-1b", "mistral-7b", "qwen3-0.6b"})
+    expect_memory_of_train(model, "data=2,tensor=4,sequence_parallel=1,zero=1,micro_batch=4", 32, 1024);
+  expect_memory_of_train("llama3-70b", "data=2,tensor=16,pipeline=4,recompute=full,micro_batch=1", 32, 4096);
 }
 
 // What waits for its weight part, and slots of several chunks: half as much again as without.

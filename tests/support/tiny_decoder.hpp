@@ -201,7 +201,7 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
 
 /// Sum of the token losses.
 inline double decoder_loss(const std::map<std::string, Values>& w, const ModelConfig& config, const Tokens& tokens,
-                       Index batch, Index length) {
+                           Index batch, Index length) {
   double sum = 0;
   for (const double loss : cross_entropy(decoder_logits(w, config, tokens.inputs, batch, length), tokens.targets))
     sum += loss;

@@ -11,10 +11,10 @@ namespace espalier::test {
 /// Config keys that make a tiny_config() a model of a family, with what it alone has.
 inline const std::map<std::string, std::vector<std::string>>& families() {
   static const std::map<std::string, std::vector<std::string>> all = [] {
-    const std::vector<std::string> llama = {"model.norm=rmsnorm",      "model.norm_eps=1e-6",      "model.activation=swiglu",
-                                            "model.position=rotary",   "rotary.theta=500",         "model.bias=false",
-                                            "model.num_heads=8",       "model.num_kv_heads=2",     "model.ffn_hidden_size=88",
-                                            "model.tied_embeddings=false"};
+    const std::vector<std::string> llama = {
+        "model.norm=rmsnorm",       "model.norm_eps=1e-6",        "model.activation=swiglu", "model.position=rotary",
+        "rotary.theta=500",         "model.bias=false",           "model.num_heads=8",       "model.num_kv_heads=2",
+        "model.ffn_hidden_size=88", "model.tied_embeddings=false"};
     const auto with = [&](std::vector<std::string> more) {
       more.insert(more.begin(), llama.begin(), llama.end());
       return more;

@@ -100,8 +100,9 @@ std::vector<Overrides> some_layouts() {
   if (world().size() == 2)
     return {degrees(2, 1, 1), degrees(2, 1, 1, sp), degrees(1, 1, 2, zb), degrees(1, 2, 1, zero)};
   if (world().size() == 4)
-    return {degrees(4, 1, 1, sp), degrees(2, 1, 2, zb), degrees(2, 2, 1, zero), degrees(1, 1, 4),
-            degrees(1, 2, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.recompute=full"})};
+    return {
+        degrees(4, 1, 1, sp), degrees(2, 1, 2, zb), degrees(2, 2, 1, zero), degrees(1, 1, 4),
+        degrees(1, 2, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.recompute=full"})};
   return {degrees(2, 2, 2, sp), degrees(4, 1, 2, zb), degrees(4, 2, 1, zero), degrees(1, 2, 4)};
 }
 

@@ -110,6 +110,19 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
 }
 
 // What is advised passes the checks of this config: the ranks that were forgotten, or layouts of those that there are.
+TEST(RunConfig, ModelsThatCannotBe) {
+  EXPECT_CONTAINS(error_of(good, {"model.position=alibi"}), "model.position: only plan knows ALiBi");
+  EXPECT_CONTAINS(error_of(good, {"model.num_kv_heads=3"}), "num_heads: 4 is not divisible by num_kv_heads 3");
+  const std::vector<std::string> turning = {"model.position=rotary"};
+  EXPECT_CONTAINS(error_of(good, {turning[0], "model.head_dim=25"}), "head_dim: is 25, wanted an even number");
+  EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.size=7"}), "rotary.size: is 7, wanted an even number");
+  EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.scaling=llama3", "rotary.factor=2"}), "original_length: is 0");
+  EXPECT_CONTAINS(error_of(good, {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
+                                  "model.ffn_hidden_size=24", "parallel.tensor=3"},
+                           3),
+                  "num_kv_heads: 2 can be neither shared nor copied evenly by 3 ranks");
+}
+
 TEST(RunConfig, AdviceOnALayoutCanBeFollowed) {
   const std::string forgotten = error_of(good, {"parallel.tensor=2", "parallel.pipeline=2"}, 1);
   EXPECT_CONTAINS(forgotten, "command line: parallel.tensor: tensor 2 x pipeline 2 takes 4 ranks or a multiple");
