@@ -24,7 +24,8 @@ void visit_model(Model& shape, Visitor& v) {
   v.choice("activation", shape.activation, activation_names(), "of the feed-forward layer; swiglu, geglu: with a gate");
   v.choice("norm", shape.norm, all_norms, "of the residual stream");
   v.real("norm_eps", shape.norm_eps, {0, 1, true}, "added to the variance");
-  v.choice("position", shape.positions, all_positions, "learned: a table; rotary: Q and K turn, see [rotary]; alibi: for plan alone");
+  v.choice("position", shape.positions, all_positions,
+           "learned: a table; rotary: Q and K turn, see [rotary]; alibi: for plan alone");
   v.boolean("tied_embeddings", shape.tied_embeddings, "the head is the token embedding");
   v.boolean("bias", shape.bias, "of all linear layers");
   v.boolean("qkv_bias", shape.qkv_bias, "of Q, K and V, also without bias");

@@ -152,7 +152,8 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
                      {"parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
-  if (const Index kv_heads = c.model.shape.kv_heads(); kv_heads % tensor != 0 && tensor % kv_heads != 0)
+  if (const Index kv_heads = c.model.shape.kv_heads();
+      kv_heads != c.model.shape.num_heads && kv_heads % tensor != 0 && tensor % kv_heads != 0)
     reader.problem(
         "model", "num_kv_heads",
         fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "

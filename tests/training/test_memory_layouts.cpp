@@ -33,7 +33,8 @@ void expect_predicted_memory(const RunConfig& config, double slack = 0) {
   const MemoryByCategory after = MemoryLedger::instance().current();
   const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
   const std::string what = on.layout.text();
-  const auto measured = static_cast<double>(after.total() - before.total());
+  const Communicator stage = world().split(on.mesh.pp().rank(), world().rank(), "stage");
+  const double measured = all_reduce(stage, static_cast<double>(after.total() - before.total()), ReduceOp::max);
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01) << what;
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
@@ -43,7 +44,6 @@ void expect_predicted_memory(const RunConfig& config, double slack = 0) {
   const auto share = [](const MemoryByCategory& memory) {
     return static_cast<double>(memory[Category::optimizer] + memory[Category::communication]);
   };
-  const Communicator stage = world().split(on.mesh.pp().rank(), world().rank(), "stage");
   constexpr double rounding = 8 * 8;  // Kokkos rounds each allocation up to 8 bytes
   EXPECT_NEAR(all_reduce(stage, share(after) - share(before), ReduceOp::max), share(predicted),
               rounding + slack * share(predicted))

@@ -117,8 +117,9 @@ TEST(RunConfig, ModelsThatCannotBe) {
   EXPECT_CONTAINS(error_of(good, {turning[0], "model.head_dim=25"}), "head_dim: is 25, wanted an even number");
   EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.size=7"}), "rotary.size: is 7, wanted an even number");
   EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.scaling=llama3", "rotary.factor=2"}), "original_length: is 0");
-  EXPECT_CONTAINS(error_of(good, {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
-                                  "model.ffn_hidden_size=24", "parallel.tensor=3"},
+  EXPECT_CONTAINS(error_of(good,
+                           {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
+                            "model.ffn_hidden_size=24", "parallel.tensor=3"},
                            3),
                   "num_kv_heads: 2 can be neither shared nor copied evenly by 3 ranks");
 }
