@@ -13,7 +13,7 @@ fail() { echo "FAILED: $*"; sed 's/^/  | /' "$work/out.txt"; failures=$((failure
 mkdir -p "$work/tree/examples" "$work/tree/bench" "$work/tree/runs/quickstart" "$work/tree/runs/layouts"
 cp -r "$root/ci" "$work/tree"
 cp -r "$root/examples/layouts" "$work/tree/examples"
-cp "$root"/bench/*.sh "$root"/bench/{compare_pytorch,profile_step} "$work/tree/bench"
+cp "$root"/bench/*.sh "$root"/bench/{compare_pytorch,profile_step,real_model} "$work/tree/bench"
 touch "$work/tree/runs/quickstart/.made_by_ci_quickstart" "$work/tree/runs/layouts/text.txt"
 export ESPALIER_CACHE=$work/tree/cache
 cd "$work/tree" || exit 1
