@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-"""Times a training step of GPT-2 in Espalier and in PyTorch in turns; started by bench/compare_pytorch.
+"""Times a training step of a model in Espalier and in PyTorch in turns; started by bench/compare_pytorch.
 
 Each round runs every contestant once in a process of its own, so that all meet whatever else the machine does, and none
 has another's memory. PyTorch's peer is the best of the modes that keep weights and moments in fp32; on a GPU, whose minutes
@@ -26,13 +26,9 @@ import sys
 import time
 from pathlib import Path
 
-PRESETS = {  # layers, channels, heads
-    "gpt2-124m": (12, 768, 12),
-    "gpt2-355m": (24, 1024, 16),
-    "gpt2-774m": (36, 1280, 20),
-    "gpt2-1558m": (48, 1600, 25),
-}
-VOCABULARY, POSITIONS = 50257, 1024
+import pytorch_models
+from pytorch_models import PRESETS
+
 MODES = {  # by precision: those that keep fp32 weights and moments, then those that do not
     "cpu": {
         "fp32": (["eager", "compiled"], []),
@@ -51,7 +47,7 @@ DEFAULTS = {
     "cuda": {"model": "gpt2-124m,gpt2-1558m", "micro_batch": 0, "sequence_length": 1024, "precision": "bf16", "threads": 4,
              "steps": 20, "espalier": "build-cuda/espalier"},
 }
-MICRO_BATCHES = {"gpt2-124m": 32, "gpt2-355m": 16, "gpt2-774m": 16, "gpt2-1558m": 8}
+MICRO_BATCHES = {"gpt2-124m": 32, "gpt2-355m": 16, "gpt2-774m": 16, "gpt2-1558m": 8, "smollm2-135m": 32}
 
 
 def matmul_rate(torch, args: argparse.Namespace, dtype) -> float:
@@ -88,7 +84,7 @@ def attention_by(args: argparse.Namespace, torch):
 
 
 def time_on_gpu(args: argparse.Namespace, torch, model, optimizer, loss_of) -> dict:
-    batches = [torch.randint(VOCABULARY, (args.micro_batch, args.sequence_length + 1)).pin_memory()
+    batches = [torch.randint(PRESETS[args.model].vocabulary, (args.micro_batch, args.sequence_length + 1)).pin_memory()
                for _ in range(args.steps + 3)]
 
     def step(batch):
@@ -123,49 +119,17 @@ def time_on_gpu(args: argparse.Namespace, torch, model, optimizer, loss_of) -> d
 def torch_step(args: argparse.Namespace) -> dict:
     """One contestant of PyTorch, in this process."""
     import torch
-    import torch.nn.functional as F
-    from torch import nn
 
     on_gpu = args.device == "cuda"
     if on_gpu:
         torch.set_float32_matmul_precision("high" if args.precision == "tf32" else "highest")
-    rows = (VOCABULARY + 127) // 128 * 128 if on_gpu else VOCABULARY  # of the token table
+    shape = PRESETS[args.model]
+    rows = (shape.vocabulary + 127) // 128 * 128 if on_gpu else shape.vocabulary  # of the token table
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    layers, channels, heads = PRESETS[args.model]
     length, batch = args.sequence_length, args.micro_batch
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
-            self.qkv, self.proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
-            self.up, self.down = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-
-        def forward(self, x):  # (B, T, C)
-            q, k, v = (part.reshape(batch, length, heads, -1).transpose(1, 2)
-                       for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(batch, length, channels))
-            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.positions = nn.Embedding(rows, channels), nn.Embedding(POSITIONS, channels)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm = nn.LayerNorm(channels)
-            for table in (self.tokens, self.positions):
-                nn.init.normal_(table.weight, std=0.02)
-
-        def forward(self, tokens, targets):
-            x = self.tokens(tokens) + self.positions.weight[:length]
-            for block in self.blocks:
-                x = block(x)
-            logits = F.linear(self.norm(x), self.tokens.weight)
-            return F.cross_entropy(logits.reshape(-1, rows), targets.reshape(-1))
-
-    model = Gpt().to(args.device)
+    model = pytorch_models.build(shape, batch, length, rows).to(args.device)
     pure = args.mode.startswith("pure")
     if pure:
         model = model.to(torch.bfloat16)
@@ -182,7 +146,7 @@ def torch_step(args: argparse.Namespace) -> dict:
 
     seconds = []
     for step in range(args.steps + 2):  # two more: compilation, first touch
-        text = torch.randint(VOCABULARY, (batch, length + 1))
+        text = torch.randint(shape.vocabulary, (batch, length + 1))
         begin = time.perf_counter()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16" and not pure):
             loss = loss_of(text[:, :-1], text[:, 1:])

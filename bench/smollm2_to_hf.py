@@ -5,8 +5,8 @@
 
     python3 bench/smollm2_to_hf.py DIRECTORY_OF_THE_PACKAGE OUTPUT
 
-Needs torch, transformers, gguf and accelerate. Transformers computes the weights from their 4-bit integers. Ends with a text of the model,
-which shows that it is one.
+Needs torch, transformers, gguf and accelerate. Transformers computes the weights from their 4-bit integers. Ends with a text of
+the model, which shows that it is one.
 """
 import sys
 from pathlib import Path
