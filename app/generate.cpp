@@ -49,7 +49,7 @@ class Generator {
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
     make_room(static_cast<Index>(tokens.size()));
     const std::vector<float> row = model_.next_logits(tokens);
-    const std::vector<double> logits(row.begin(), row.end());
+    std::vector<double> logits(row.begin(), row.end());
     if (!is_finite(ScalarType::fp64, logits.data(), std::ssize(logits)))
       throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
                                          .where = path_.string(),

@@ -61,7 +61,7 @@ std::vector<std::string> problems(const ModelConfig& model) {
       found.push_back(fmt::format("rotary.original_length is {}, wanted the positions that the model was trained on",
                                   rotary.original_length));
     if (rotary.scaling == RotaryScaling::dynamic && model.rotary_size() < 4)
-      found.push_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head that turn");
+      found.emplace_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head that turn");
     if (rotary.scaling == RotaryScaling::llama3 && rotary.high_frequency_factor <= rotary.low_frequency_factor)
       found.push_back(fmt::format("rotary.high_frequency_factor is {}, wanted more than low_frequency_factor {}",
                                   rotary.high_frequency_factor, rotary.low_frequency_factor));

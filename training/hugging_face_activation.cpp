@@ -10,7 +10,8 @@
 namespace espalier {
 namespace {
 
-using namespace hugging_face;
+using hugging_face::json;
+using hugging_face::set_field_or;
 
 // Ours and theirs; of several that are the same function, the first is written.
 constexpr std::pair<const char*, const char*> activations[] = {{"gelu", "gelu_new"},

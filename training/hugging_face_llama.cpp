@@ -13,7 +13,14 @@
 namespace espalier {
 namespace {
 
-using namespace hugging_face;
+using hugging_face::channel_range;
+using hugging_face::is_set;
+using hugging_face::json;
+using hugging_face::layer_range;
+using hugging_face::ordered_json;
+using hugging_face::position_range;
+using hugging_face::require_value;
+using hugging_face::set_field_or;
 using Architecture = HuggingFaceArchitecture;
 
 // What transformers takes for keys that are absent.

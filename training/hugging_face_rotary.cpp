@@ -9,7 +9,12 @@
 namespace espalier {
 namespace {
 
-using namespace hugging_face;
+using hugging_face::is_set;
+using hugging_face::json;
+using hugging_face::ordered_json;
+using hugging_face::position_range;
+using hugging_face::require_value;
+using hugging_face::set_field_or;
 
 constexpr RealRange rotary_factor{1, 1e6};
 constexpr RealRange positive_real{0, 1e6, true};
