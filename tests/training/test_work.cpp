@@ -70,7 +70,7 @@ TEST(WorkLists, EveryFamilyDoesWhatTheLayersList) {
     more.insert(more.end(), keys.begin(), keys.end());
     const RunConfig base = tiny_config(folder, 1, more);
     const std::vector<std::vector<std::string>> all = layouts_to_verify(base, world().size());
-    for (std::size_t i = 0; i < all.size(); i += world().size() > 4 ? 5 : 2)  // eight ranks take turns on two cores
+    for (std::size_t i = 0; i<all.size(); i += world().size()> 4 ? 5 : 2)  // eight ranks take turns on two cores
       expect_listed_work<Fp32>(laid_out(base, all[i]));
   }
 }
