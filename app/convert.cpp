@@ -92,8 +92,8 @@ int import_model(const ConvertArguments& arguments) {
   Path checkpoint;
   into_own_folder(arguments.output,
                   [&] { checkpoint = import_hugging_face(weights, arguments.from, arguments.output); });
-  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}\n\n{}\n", checkpoint.string(),
-               arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
+  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
+               checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
   return 0;
 }
 

@@ -232,16 +232,9 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
   return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
 }
 
-namespace {
-
-// One slot, no gradients.
-ActivationMemory token_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
-
-}  // namespace
-
 template <class P>
 Index Decoder<P>::cache_bytes(Index sequence_length) const {
-  const ActivationBytes of_token = measure_activations(1, 1, token_memory());
+  const ActivationBytes of_token = measure_activations(1, 1, forward_memory());
   Arena of_block;
   of_block.take<T>(sequence_length, 2 * config_.kv_size());
   return config_.num_layers * of_block.used_bytes() + of_token.slots + of_token.workspace;
@@ -258,12 +251,12 @@ void Decoder<P>::plan_cache() {
   cache_.clear();
   for (Index layer = 0; layer < config_.num_layers; ++layer)
     cache_.push_back(arena.take<T>(length, 2 * config_.kv_size()));
-  const ActivationBytes of_token = measure_activations(1, 1, token_memory());
+  const ActivationBytes of_token = measure_activations(1, 1, forward_memory());
   const Tensor<std::byte, 1> slot = arena.take<std::byte>(of_token.slots);
   const Tensor<std::byte, 1> scratch = arena.take<std::byte>(of_token.workspace);
   Arena slots(slot.data(), of_token.slots), workspace(scratch.data(), of_token.workspace);
   token_shape_ = make_block_shape(config_, 1, false, 1, 1);
-  token_plan_ = make_plan(slots, workspace, token_shape_, token_memory());
+  token_plan_ = make_plan(slots, workspace, token_shape_, forward_memory());
 }
 
 template <class P>

@@ -48,6 +48,9 @@ struct ActivationMemory {
   int slots_together = 1;  ///< that all chunks ever need at once: at most the sum of theirs
 };
 
+/// To run forward alone: one slot, and no gradients of activations, which belong to backward parts that nobody calls.
+inline ActivationMemory forward_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
+
 /// Told after each position of a chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that does
 /// both parts also tells `half_done` between them: a moment more in which messages can be moved on.
 using BlockDone = std::function<void(int position)>;

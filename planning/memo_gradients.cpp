@@ -101,13 +101,19 @@ std::string table_text(const MemoSubject& subject) {
 std::string tensor_text(const MemoSubject& subject) {
   const Layout& layout = subject.layout();
   const ModelConfig& model = subject.problem.model;
+  const Index of_heads = model.qk_norm ? 2 * model.head_size() : 0;
   if (!layout.sequence_parallel)
     return fmt::format(
-        "- The {} tensor ranks hold different parts of the matrices and see the same rows. "
-        "So no gradient of a weight is summed among them. "
+        "- The {} tensor ranks hold different parts of the matrices and see the same rows. {}"
         "They exchange activations in every block (tensor_comm).\n",
-        layout.tensor);
-  const Index of_block = 2 * norm_parameters(model) + (model.bias ? 2 * model.hidden_size : 0);
+        layout.tensor,
+        of_heads > 0
+            ? fmt::format("Each has the norms of Q and K, for heads of its own. Their gradients are summed: {}. ",
+                          unpriced_text(subject, layout.tensor,
+                                        to_double(of_heads) * blocks_of_first_stage(subject) * gradient_bytes(subject)))
+        : layout.tensor > model.kv_heads() ? std::string()
+                                           : "So no gradient of a weight is summed among them. ");
+  const Index of_block = 2 * norm_parameters(model) + of_heads + (model.bias ? 2 * model.hidden_size : 0);
   const double elements =
       to_double(of_block) * blocks_of_first_stage(subject) + to_double(model.hidden_size * model.learned_positions());
   return fmt::format(

@@ -10,8 +10,7 @@
 namespace espalier {
 namespace {
 
-using hugging_face::json;
-using hugging_face::set_field_or;
+using nlohmann::json;
 
 // Ours and theirs; of several that are the same function, the first is written.
 constexpr std::pair<const char*, const char*> activations[] = {{"gelu", "gelu_new"},

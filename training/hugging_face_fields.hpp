@@ -10,27 +10,26 @@
 
 // What the readers of config.json share. In it null often stands for a key that is not there.
 
-namespace espalier::hugging_face {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
+namespace espalier {
 
 inline constexpr IntegerRange channel_range{1, LargestModel::channels};
 inline constexpr IntegerRange layer_range{1, LargestModel::layers};
 inline constexpr IntegerRange position_range{1, LargestModel::positions};
 
-inline bool is_set(const json& config, const char* key) { return config.contains(key) && !config.at(key).is_null(); }
+inline bool is_set(const nlohmann::json& config, const char* key) {
+  return config.contains(key) && !config.at(key).is_null();
+}
 
 /// `config[key]`, or `otherwise` where it is absent or null. @throws std::runtime_error
 template <class T, class... Range>
-T set_field_or(const json& config, const char* key, T otherwise, Range... range) {
+T set_field_or(const nlohmann::json& config, const char* key, T otherwise, Range... range) {
   return is_set(config, key) ? field<T>(config, key, range...) : std::move(otherwise);
 }
 
 /// A key that must have one value, or be absent: Espalier computes nothing else.
-inline void require_value(const json& config, const char* key, const json& wanted) {
+inline void require_value(const nlohmann::json& config, const char* key, const nlohmann::json& wanted) {
   if (config.contains(key) && config.at(key) != wanted)
     refuse_field(key, config.at(key), fmt::format("{}; Espalier computes nothing else", json_text(wanted)));
 }
 
-}  // namespace espalier::hugging_face
+}  // namespace espalier

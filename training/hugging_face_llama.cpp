@@ -13,14 +13,8 @@
 namespace espalier {
 namespace {
 
-using hugging_face::channel_range;
-using hugging_face::is_set;
-using hugging_face::json;
-using hugging_face::layer_range;
-using hugging_face::ordered_json;
-using hugging_face::position_range;
-using hugging_face::require_value;
-using hugging_face::set_field_or;
+using nlohmann::json;
+using nlohmann::ordered_json;
 using Architecture = HuggingFaceArchitecture;
 
 // What transformers takes for keys that are absent.

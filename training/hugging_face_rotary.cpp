@@ -9,12 +9,8 @@
 namespace espalier {
 namespace {
 
-using hugging_face::is_set;
-using hugging_face::json;
-using hugging_face::ordered_json;
-using hugging_face::position_range;
-using hugging_face::require_value;
-using hugging_face::set_field_or;
+using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr RealRange rotary_factor{1, 1e6};
 constexpr RealRange positive_real{0, 1e6, true};

@@ -16,12 +16,6 @@
 #include "training/training_state.hpp"
 
 namespace espalier {
-namespace {
-
-// One slot, no gradients of activations: those belong to backward parts that nobody calls.
-ActivationMemory forward_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
-
-}  // namespace
 
 template <class P>
 LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes)

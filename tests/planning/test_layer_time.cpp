@@ -148,6 +148,22 @@ TEST(LayerTime, operators_that_are_kernels_move_more) {
   }
 }
 
+// What a window saves is what its queries do not see: W keys each, and fewer at the start.
+TEST(LayerTime, attention_in_a_window_is_that_of_the_keys_seen) {
+  const auto seconds = [](Index window, Index full_layers) {
+    ModelConfig model = model_preset("llama3-8b");
+    model.window = window;
+    model.full_layers = full_layers;
+    return block_time(model, cluster_preset("h100"), Layout{}, Implementation{}, 8192).forward.products;
+  };
+  const double full = seconds(0, 0);
+  EXPECT_EQ(seconds(8192, 0), full) << "a window as long as the sequence is none";
+  const auto unseen = [](double window) { return 8192 - 2 * window * (8192 - (window - 1) / 2) / 8192; };
+  EXPECT_LT(seconds(1024, 0), full);
+  EXPECT_NEAR((full - seconds(1024, 0)) / (full - seconds(4096, 0)), unseen(1024) / unseen(4096), 1e-6);
+  EXPECT_NEAR(seconds(1024, 16), (full + seconds(1024, 0)) / 2, 1e-9 * full) << "half of 32 layers has no window";
+}
+
 // What each choice does to a block, whatever the curve.
 TEST(LayerTime, choices_move_time_the_way_they_must) {
   const ModelConfig model = model_preset("llama3-8b");

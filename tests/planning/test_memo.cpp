@@ -356,6 +356,10 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
   EXPECT_THAT(alone.text, HasSubstr("no other rank has a part of them"));
   const Written whole_rows = write("gpt-30b", "a100-80:1", 8, 256, "data=1,pipeline=1,tensor=8,sequence_parallel=0");
   EXPECT_THAT(whole_rows.text, HasSubstr("no gradient of a weight is summed among them"));
+  // Each tensor rank has the norms of Q and K for its own heads: 2 x 128 values a block.
+  const Written norms = write("qwen3-8b", "a100-80:1", 8, 256, "data=1,pipeline=1,tensor=8,sequence_parallel=0");
+  EXPECT_THAT(norms.text, Not(HasSubstr("no gradient of a weight is summed among them")));
+  EXPECT_THAT(norms.text, HasSubstr("Each has the norms of Q and K, for heads of its own. Their gradients are summed"));
   // What the replicas wait for is theirs alone.
   const Written both = write("gpt-22b", "a100-80:4", 32, 512, "data=8,pipeline=4,tensor=1,zero=1");
   const LayoutPrice& price = both.result.ranking.front();
