@@ -47,7 +47,7 @@ DEFAULTS = {
     "cuda": {"model": "gpt2-124m,gpt2-1558m", "micro_batch": 0, "sequence_length": 1024, "precision": "bf16", "threads": 4,
              "steps": 20, "espalier": "build-cuda/espalier"},
 }
-MICRO_BATCHES = {"gpt2-124m": 32, "gpt2-355m": 16, "gpt2-774m": 16, "gpt2-1558m": 8, "smollm2-135m": 32}
+MICRO_BATCHES = {"gpt2-124m": 32, "gpt2-355m": 16, "gpt2-774m": 16, "gpt2-1558m": 8, "smollm2-135m": 32, "llama-3.2-1b": 8}
 
 
 def matmul_rate(torch, args: argparse.Namespace, dtype) -> float:

@@ -111,10 +111,16 @@ stage_bench() {
   item attention 60 "${ops[@]}" --only attention, --micro-batch 1 --sequence-length 8192 model.hidden_size=2048 \
     model.num_heads=32 model.max_sequence_length=8192
   show attention 5
+  item attention_grouped 60 "${ops[@]}" --only attention, --model llama-3.2-1b --micro-batch 8 --sequence-length 2048
+  show attention_grouped 5
   item profile 180 bench/profile_step build-gpu/espalier
   show profile 5
+  item profile_llama 180 bench/profile_step build-gpu/espalier model.preset=llama-3.2-1b batch.sequence_length=1024
+  show profile_llama 5
   needs=60 item pytorch_gpt2-124m 300 "${compare[@]}" --model gpt2-124m --json "$log/gpt2-124m.json"
   show pytorch_gpt2-124m 9
+  needs=60 item pytorch_smollm2-135m 300 "${compare[@]}" --model smollm2-135m --json "$log/smollm2-135m.json"
+  show pytorch_smollm2-135m 9
   needs=330 item pytorch_gpt2-1558m 560 "${compare[@]}" --model gpt2-1558m --json "$log/gpt2-1558m.json"
   show pytorch_gpt2-1558m 9
 }

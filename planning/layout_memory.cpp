@@ -322,8 +322,11 @@ std::size_t attention_workspace_on_rank(const ModelConfig& model, const Layout& 
                                         const Implementation& implementation, Index sequence_length) {
   if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
     return 0;
-  return cudnn_workspace_bound(layout.micro_batch, model.num_heads / layout.tensor, model.head_size(),
-                               sequence_length / layout.context);
+  return cudnn_workspace_bound({.batch = layout.micro_batch,
+                                .sequence_length = sequence_length / layout.context,
+                                .num_heads = model.num_heads / layout.tensor,
+                                .head_size = model.head_size(),
+                                .num_kv_heads = std::max<Index>(1, model.kv_heads() / layout.tensor)});
 }
 
 std::vector<Index> blocks_per_part(Index num_layers, int parts) {

@@ -38,11 +38,7 @@ std::optional<Cudnn>& cudnn() {
 std::string early_refusal(const AttentionShape& shape) {
   if (shape.batch <= 0 || shape.sequence_length <= 0 || shape.num_heads <= 0)
     return "there are no rows";
-  if (!is_cudnn_head_size(shape.head_size))
-    return "heads are not a multiple of 8 channels";
-  if (shape.group() > 1)
-    return "heads share keys and values";
-  return shape.window > 0 && shape.window < shape.sequence_length ? "queries see a window of the keys" : "";
+  return is_cudnn_head_size(shape.head_size) ? "" : "heads are not a multiple of 8 channels";
 }
 
 // Made at the first call.
@@ -50,8 +46,13 @@ template <class T>
 const CudnnAttention& any_plan_of(const AttentionShape& shape) {
   if (!cudnn())
     cudnn().emplace();
-  const CudnnShape key{shape.batch, shape.sequence_length, shape.num_heads, shape.head_size,
-                       std::is_same_v<T, bfloat16>};
+  const CudnnShape key{.batch = shape.batch,
+                       .sequence_length = shape.sequence_length,
+                       .num_heads = shape.num_heads,
+                       .num_kv_heads = shape.kv_heads(),
+                       .head_size = shape.head_size,
+                       .window = shape.window < shape.sequence_length ? shape.window : 0,
+                       .is_bf16 = std::is_same_v<T, bfloat16>};
   return cudnn()->plans.try_emplace(key, key, cudnn()->handle.get()).first->second;
 }
 

@@ -23,21 +23,24 @@ Index whole_tiles(Index length, Index tile) { return (length + tile - 1) / tile 
 
 }  // namespace
 
-CudnnPart cudnn_backward_part(Index batch, Index num_heads, Index sequence_length) {
+CudnnPart cudnn_backward_part(Index batch, Index num_heads, Index num_kv_heads, Index sequence_length) {
   const Index of_head = 2 * sequence_length * sequence_length;
   const Index heads = most_kept_bytes / of_head;
-  return {largest_divisor(batch, heads / num_heads), largest_divisor(num_heads, heads)};
+  const Index group = num_heads / num_kv_heads;
+  return {largest_divisor(batch, heads / num_heads), group * largest_divisor(num_kv_heads, heads / group)};
 }
 
 bool is_cudnn_head_size(Index head_size) { return head_size > 0 && head_size % 8 == 0; }
 
-std::size_t cudnn_workspace_bound(Index batch, Index num_heads, Index head_size, Index sequence_length) {
+std::size_t cudnn_workspace_bound(const AttentionShape& shape) {
   constexpr Index largest_head = 256;
-  if (!is_cudnn_head_size(head_size) || head_size > largest_head)
+  if (!is_cudnn_head_size(shape.head_size) || shape.head_size > largest_head)
     return 0;
   constexpr std::size_t beside = 512;  // counters of cuDNN's, and the gap that aligns them
-  const CudnnPart part = cudnn_backward_part(batch, num_heads, sequence_length);
-  const Index of_head = 2 * whole_tiles(sequence_length, 64) * whole_tiles(sequence_length, 128);
+  const CudnnPart part = cudnn_backward_part(shape.batch, shape.num_heads, shape.kv_heads(), shape.sequence_length);
+  // The (T, T) matrix of a head, and its gradients of K and V before those of a group are summed.
+  const Index of_head = 2 * whole_tiles(shape.sequence_length, 64) * whole_tiles(shape.sequence_length, 128) +
+                        (shape.group() > 1 ? 2 * 2 * shape.sequence_length * shape.head_size : 0);
   const std::size_t bytes = static_cast<std::size_t>(part.sequences * part.heads * of_head) + beside;
   return bytes > most_cudnn_workspace_bytes ? 0 : bytes;
 }

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "core/scalars.hpp"
+#include "core/ops/attention_shape.hpp"
 
 // What attention through cuDNN needs, told without cuDNN: letters as in attention.hpp.
 
@@ -16,17 +16,17 @@ struct CudnnPart {
 };
 
 /// The part that a call of the backward takes, so that the (T, T) matrices that cuDNN may keep of it are within 256 MiB
-/// where those of one head are.
-CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local) */, Index sequence_length /* T */);
+/// where those of one group are: heads that share keys and values stay together.
+CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local) */,
+                              Index num_kv_heads /* NKV (local) */, Index sequence_length /* T */);
 
 /// Where cuDNN wants more device memory to work in than this, our own kernels compute.
-inline constexpr std::size_t most_cudnn_workspace_bytes = std::size_t{1} << 30;
+inline constexpr std::size_t most_cudnn_workspace_bytes = std::size_t{4} << 30;
 
 /// The most device memory that attention of a micro-batch in 16 bits holds on to: what cuDNN 9.19 wants on A100 and
 /// H200; it wants none on B200, and none for heads that only our own kernels take, which hold none. Of heads above 128
 /// it is told for Hopper, the only one that takes them.
-std::size_t cudnn_workspace_bound(Index batch /* B */, Index num_heads /* NH (local) */, Index head_size /* HS */,
-                                  Index sequence_length /* T */);
+std::size_t cudnn_workspace_bound(const AttentionShape& shape);
 
 /// Whether rows of heads are such that tensor cores can take them.
 bool is_cudnn_head_size(Index head_size /* HS */);

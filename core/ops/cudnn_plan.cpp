@@ -31,27 +31,43 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid
                                  .todo = "leave it out: run.attention=own; CUDNN_LOGLEVEL_DBG=3 says more"});
 }
 
-std::int64_t local_channels(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }
+std::int64_t group_of(const CudnnShape& shape) { return shape.num_heads / shape.num_kv_heads; }
+
+// Columns of out, Cl, and of qkv, Ql; where K and V begin in a row of qkv.
+std::int64_t out_columns(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }
+std::int64_t kv_columns(const CudnnShape& shape) { return shape.num_kv_heads * shape.head_size; }
+std::int64_t qkv_columns(const CudnnShape& shape) { return out_columns(shape) + 2 * kv_columns(shape); }
 
 CudnnPart whole(const CudnnShape& shape) { return {shape.batch, shape.num_heads}; }
 
 CudnnPart part_of_backward(const CudnnShape& shape) {
-  return cudnn_backward_part(shape.batch, shape.num_heads, shape.sequence_length);
+  return cudnn_backward_part(shape.batch, shape.num_heads, shape.num_kv_heads, shape.sequence_length);
 }
 
-// Describes heads in an array of `parts` times Cl columns: (B, NH, T, HS), or what `part` has of them.
+// Describes the heads that `part` has of an array: (B, NH, T, HS), or (B, NKV, T, HS) of K, V and their gradients.
 template <class Attributes>
-Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const CudnnPart& part, std::int64_t parts, Uid uid) {
-  const std::int64_t stride = parts * local_channels(shape);
+Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const CudnnPart& part, Uid uid) {
+  const bool in_out = uid == uid_out || uid == uid_dout;
+  const bool of_queries = in_out || uid == uid_q || uid == uid_dq;
+  const std::int64_t stride = in_out ? out_columns(shape) : qkv_columns(shape);
   tensor.set_uid(uid)
-      .set_dim({part.sequences, part.heads, shape.sequence_length, shape.head_size})
+      .set_dim({part.sequences, of_queries ? part.heads : part.heads / group_of(shape), shape.sequence_length,
+                shape.head_size})
       .set_stride({shape.sequence_length * stride, shape.head_size, stride, 1});
   return tensor;
 }
 
-Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const CudnnPart& part, std::int64_t parts, Uid uid) {
+Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const CudnnPart& part, Uid uid) {
   Tensor_attributes tensor;
-  return graph.tensor(lay_out(tensor, shape, part, parts, uid));
+  return graph.tensor(lay_out(tensor, shape, part, uid));
+}
+
+// Which keys a query sees: the last W up to itself, or all.
+template <class Options>
+void mask(Options& options, const CudnnShape& shape) {
+  options.set_causal_mask(true);
+  if (shape.window > 0)
+    options.set_diagonal_band_left_bound(static_cast<int>(shape.window));
 }
 
 // (B, NH, T, 1), in fp32; packed, as cuDNN wants it: several sequences have all their heads, a few heads are of one.
@@ -71,10 +87,10 @@ float scale_of(const CudnnShape& shape) {
 void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
   const CudnnPart part = whole(shape);
   auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale_of(shape));
-  options.set_causal_mask(true);
-  const auto [out, log_sum_exp] = graph.sdpa(heads(graph, shape, part, 3, uid_q), heads(graph, shape, part, 3, uid_k),
-                                             heads(graph, shape, part, 3, uid_v), options);
-  lay_out(out->set_output(true), shape, part, 1, uid_out);
+  mask(options, shape);
+  const auto [out, log_sum_exp] = graph.sdpa(heads(graph, shape, part, uid_q), heads(graph, shape, part, uid_k),
+                                             heads(graph, shape, part, uid_v), options);
+  lay_out(out->set_output(true), shape, part, uid_out);
   lay_out_statistics(log_sum_exp->set_output(true), shape, part);
 }
 
@@ -82,15 +98,15 @@ void describe_backward(fe::graph::Graph& graph, const CudnnShape& shape) {
   const CudnnPart part = part_of_backward(shape);
   auto options =
       fe::graph::SDPA_backward_attributes().set_attn_scale(scale_of(shape)).set_deterministic_algorithm(true);
-  options.set_causal_mask(true);
+  mask(options, shape);
   Tensor_attributes statistics;
   const Tensor log_sum_exp = graph.tensor(lay_out_statistics(statistics, shape, part));
-  const auto [dq, dk, dv] = graph.sdpa_backward(
-      heads(graph, shape, part, 3, uid_q), heads(graph, shape, part, 3, uid_k), heads(graph, shape, part, 3, uid_v),
-      heads(graph, shape, part, 1, uid_out), heads(graph, shape, part, 1, uid_dout), log_sum_exp, options);
-  lay_out(dq->set_output(true), shape, part, 3, uid_dq);
-  lay_out(dk->set_output(true), shape, part, 3, uid_dk);
-  lay_out(dv->set_output(true), shape, part, 3, uid_dv);
+  const auto [dq, dk, dv] = graph.sdpa_backward(heads(graph, shape, part, uid_q), heads(graph, shape, part, uid_k),
+                                                heads(graph, shape, part, uid_v), heads(graph, shape, part, uid_out),
+                                                heads(graph, shape, part, uid_dout), log_sum_exp, options);
+  lay_out(dq->set_output(true), shape, part, uid_dq);
+  lay_out(dk->set_output(true), shape, part, uid_dk);
+  lay_out(dv->set_output(true), shape, part, uid_dv);
 }
 
 std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) {
@@ -165,11 +181,11 @@ CudnnAttention::CudnnAttention(const CudnnShape& shape, cudnnContext* handle, co
 CudnnAttention::~CudnnAttention() = default;
 
 void CudnnAttention::forward(CUstream_st* stream, const CudnnArrays& arrays) const {
-  const std::int64_t channels = local_channels(shape_);
+  const std::int64_t k = out_columns(shape_), v = k + kv_columns(shape_);
   run(graphs_->forward, handle_, stream,
       {{uid_q, at(arrays.qkv, 0)},
-       {uid_k, at(arrays.qkv, channels)},
-       {uid_v, at(arrays.qkv, 2 * channels)},
+       {uid_k, at(arrays.qkv, k)},
+       {uid_v, at(arrays.qkv, v)},
        {uid_out, arrays.out},
        {uid_log_sum_exp, arrays.log_sum_exp}},
       arrays.workspace);
@@ -177,24 +193,25 @@ void CudnnAttention::forward(CUstream_st* stream, const CudnnArrays& arrays) con
 
 // Part after part: heads side by side in a row, sequences below each other.
 void CudnnAttention::backward(CUstream_st* stream, const CudnnArrays& arrays) const {
-  const std::int64_t channels = local_channels(shape_);
   const CudnnPart part = part_of_backward(shape_);
   for (std::int64_t sequence = 0; sequence < shape_.batch; sequence += part.sequences)
     for (std::int64_t head = 0; head < shape_.num_heads; head += part.heads) {
       const std::int64_t row = sequence * shape_.sequence_length;
-      const std::int64_t column = head * shape_.head_size;
-      const std::int64_t in_qkv = row * 3 * channels + column;
-      const std::int64_t in_out = row * channels + column;
+      const std::int64_t out = row * out_columns(shape_) + head * shape_.head_size;
+      const std::int64_t qkv = row * qkv_columns(shape_);
+      const std::int64_t q = qkv + head * shape_.head_size;
+      const std::int64_t k = qkv + out_columns(shape_) + head / group_of(shape_) * shape_.head_size;
+      const std::int64_t v = k + kv_columns(shape_);
       run(graphs_->backward, handle_, stream,
-          {{uid_q, at(arrays.qkv, in_qkv)},
-           {uid_k, at(arrays.qkv, in_qkv + channels)},
-           {uid_v, at(arrays.qkv, in_qkv + 2 * channels)},
-           {uid_out, at(arrays.out, in_out)},
+          {{uid_q, at(arrays.qkv, q)},
+           {uid_k, at(arrays.qkv, k)},
+           {uid_v, at(arrays.qkv, v)},
+           {uid_out, at(arrays.out, out)},
            {uid_log_sum_exp, arrays.log_sum_exp + (sequence * shape_.num_heads + head) * shape_.sequence_length},
-           {uid_dout, at(arrays.dout, in_out)},
-           {uid_dq, at(arrays.dqkv, in_qkv)},
-           {uid_dk, at(arrays.dqkv, in_qkv + channels)},
-           {uid_dv, at(arrays.dqkv, in_qkv + 2 * channels)}},
+           {uid_dout, at(arrays.dout, out)},
+           {uid_dq, at(arrays.dqkv, q)},
+           {uid_dk, at(arrays.dqkv, k)},
+           {uid_dv, at(arrays.dqkv, v)}},
           arrays.workspace);
     }
 }

@@ -21,7 +21,9 @@ struct CudnnShape {
   std::int64_t batch;            ///< B
   std::int64_t sequence_length;  ///< T
   std::int64_t num_heads;        ///< NH (local)
+  std::int64_t num_kv_heads;     ///< NKV (local); divides NH
   std::int64_t head_size;        ///< HS
+  std::int64_t window;           ///< W; 0: a query sees all keys up to itself
   bool is_bf16;                  ///< else fp16
   auto operator<=>(const CudnnShape&) const = default;
 };
@@ -41,11 +43,11 @@ class CudnnHandle {
 
 /// Where the arrays of a micro-batch lie, in device memory.
 struct CudnnArrays {
-  const void* qkv;     ///< (B*T, 3*Cl)
+  const void* qkv;     ///< (B*T, Ql)
   void* out;           ///< (B*T, Cl); written by forward, read by backward
   float* log_sum_exp;  ///< (B*NH*T); likewise
   const void* dout;    ///< (B*T, Cl); of backward alone
-  void* dqkv;          ///< (B*T, 3*Cl), =; of backward alone
+  void* dqkv;          ///< (B*T, Ql), =; of backward alone
   void* workspace;     ///< workspace_bytes(), at a multiple of 256
 };
 

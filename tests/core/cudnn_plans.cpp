@@ -47,8 +47,9 @@ int count_wrong(const std::vector<std::pair<CudnnShape, bool>>& shapes) {
     if (refusal.empty() == wanted)
       continue;
     ++wrong;
-    fmt::print(stderr, "cudnn_plans: {}: batch {}, length {}, {} heads of {}: {}\n", gpu.name, shape.batch,
-               shape.sequence_length, shape.num_heads, shape.head_size, wanted ? refusal : "not refused");
+    fmt::print(stderr, "cudnn_plans: {}: batch {}, length {}, {} heads of {} ({} of keys), window {}: {}\n", gpu.name,
+               shape.batch, shape.sequence_length, shape.num_heads, shape.head_size, shape.num_kv_heads, shape.window,
+               wanted ? refusal : "not refused");
   }
   return wrong;
 }
@@ -83,16 +84,19 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 
 int main() {
   const std::vector<std::pair<CudnnShape, bool>> shapes = {
-      {{32, 1024, 12, 64, true}, true},  // gpt2-124m
-      {{8, 1024, 25, 64, true}, true},   // gpt2-1558m
-      {{4, 2048, 32, 128, true}, true},  // a model of some 7 billion parameters
-      {{1, 8192, 32, 128, true}, true},  // heads that backward takes a few at a time
-      {{2, 129, 3, 80, true}, true},     // lengths and heads that divide nothing
-      {{1, 77, 1, 8, false}, true},      // fp16
-      {{2, 64, 2, 12, true}, false},     // rows that are no multiple of 16 bytes
-      {{1, 1024, 1, 264, true}, false},  // heads that no kernel has
-      {{1, 1024, 1, 1024, true}, false}};
-  const CudnnShape large_heads{4, 1024, 12, 136, true};  // that of Hopper alone has kernels for
+      {{32, 1024, 12, 12, 64, 0, true}, true},    // gpt2-124m
+      {{8, 1024, 25, 25, 64, 0, true}, true},     // gpt2-1558m
+      {{4, 2048, 32, 32, 128, 0, true}, true},    // a model of some 7 billion parameters
+      {{1, 8192, 32, 32, 128, 0, true}, true},    // heads that backward takes a few at a time
+      {{8, 2048, 9, 3, 64, 0, true}, true},       // smollm2-135m: three heads share keys and values
+      {{1, 8192, 32, 8, 128, 0, true}, true},     // llama-3.1-8b
+      {{1, 8192, 32, 8, 128, 4096, true}, true},  // mistral-7b: windows, and groups
+      {{2, 129, 3, 3, 80, 0, true}, true},        // lengths and heads that divide nothing
+      {{2, 129, 6, 1, 80, 33, true}, true},      {{1, 77, 1, 1, 8, 0, false}, true},  // fp16
+      {{2, 64, 2, 2, 12, 0, true}, false},     // rows that are no multiple of 16 bytes
+      {{1, 1024, 1, 1, 264, 0, true}, false},  // heads that no kernel has
+      {{1, 1024, 1, 1, 1024, 0, true}, false}};
+  const CudnnShape large_heads{4, 1024, 12, 12, 136, 0, true};  // that of Hopper alone has kernels for
   int wrong = 0;
   for (const Gpu& asked : {Gpu{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 40 << 20, std::size_t{80} << 30},
                            Gpu{"NVIDIA H200", 900, 132, 232448, 60 << 20, std::size_t{140} << 30},

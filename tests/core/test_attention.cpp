@@ -47,6 +47,10 @@ std::vector<OpShape> attention_shapes() {
     shapes.push_back({1, length, 1, 4, 1});
   for (const OpShape& s : grouped_and_windowed_shapes())
     shapes.push_back(s);
+  for (const OpShape& s :
+       {OpShape{2, 129, 6, 16, 1, 2}, OpShape{1, 300, 4, 64, 1, 1}, OpShape{1, 300, 4, 64, 1, 2, 100},
+        OpShape{2, 257, 3, 32, 1, 3, 40}})  // heads that cuDNN takes
+    shapes.push_back(s);
   return shapes;
 }
 
@@ -104,6 +108,29 @@ TEST(Attention, gradient_of_16_bits_is_that_of_fp64) {
   for (const OpShape& s : attention_shapes()) {
     with_each_way([&] { compare_gradient_of_16_bits<bfloat16>(s); });
     with_each_way([&] { compare_gradient_of_16_bits<float16>(s); });
+  }
+}
+
+// Long sequences, of which cuDNN's backward computes a few heads at a time: 2 parts of 5 groups, and 2 of a sequence.
+TEST(Attention, libraries_agree_on_long_sequences) {
+  if (attention_libraries().size() == 1)
+    GTEST_SKIP() << "this build has one library of attention";
+  for (const OpShape& s : {OpShape{1, 2048, 40, 16, 1, 10}, OpShape{2, 2048, 24, 16, 1, 8, 300}}) {
+    SCOPED_TRACE(to_text(s));
+    const Values qkv = random_values("qkv", s.rows() * s.qkv_channels(), 2);
+    const Values dout = random_values("dout", s.rows() * s.channels());
+    const AttentionLibrary before = attention_library();
+    std::vector<AttentionResult> results;
+    for (const AttentionLibrary library : attention_libraries()) {
+      set_attention_library(library);
+      results.push_back(run<bfloat16>(qkv, dout, s));
+    }
+    EXPECT_EQ(describe_attention<bfloat16>({s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window}),
+              "cuDNN");
+    set_attention_library(before);
+    EXPECT_TRUE(allclose(results[1].out, results[0].out, 4 * tolerance<bfloat16>, {s.rows(), s.channels()}));
+    EXPECT_TRUE(
+        allclose(results[1].dqkv, results[0].dqkv, 24 * tolerance<bfloat16>, {s.rows(), s.qkv_heads(), s.head_size}));
   }
 }
 
