@@ -9,6 +9,7 @@
 
 #include "core/memory_ledger.hpp"
 #include "core/phases.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "parallel/mesh_layout.hpp"
 
