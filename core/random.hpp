@@ -10,14 +10,14 @@
 namespace espalier {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a pure function from a
-/// 64-bit key and a 64-bit counter to four words. No state, so a value does not depend on the rank that asks.
+/// 64-bit key and a 128-bit counter to four words. No state, so a value does not depend on the rank that asks.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-KOKKOS_INLINE_FUNCTION PhiloxBlock philox(std::uint64_t key, std::uint64_t counter) {
-  std::uint32_t x0 = static_cast<std::uint32_t>(counter), x1 = static_cast<std::uint32_t>(counter >> 32), x2 = 0,
-                x3 = 0;
+KOKKOS_INLINE_FUNCTION PhiloxBlock philox(std::uint64_t key, std::uint64_t low, std::uint64_t high = 0) {
+  std::uint32_t x0 = static_cast<std::uint32_t>(low), x1 = static_cast<std::uint32_t>(low >> 32);
+  std::uint32_t x2 = static_cast<std::uint32_t>(high), x3 = static_cast<std::uint32_t>(high >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * x0;
@@ -38,6 +38,8 @@ KOKKOS_INLINE_FUNCTION PhiloxBlock philox(std::uint64_t key, std::uint64_t count
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
+
+  std::uint64_t key() const { return key_; }
 
   /// 64 random bits.
   KOKKOS_INLINE_FUNCTION std::uint64_t bits(std::uint64_t index) const {

@@ -89,10 +89,11 @@ class Attention {
     RowParallelLinear<P>::work(work, shape, shape.channels, shape.q_channels(), shape.bias);
   }
 
-  /// y = residual + attention(x)
+  /// y = residual + dropout(attention(x))
   /// @param cached keys and values of this layer, which those of x join; x is of positions of one sequence
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
-               const AttentionShape& shape, Saved& saved, const CachedKeys<T>& cached = {}) const {
+               const AttentionShape& shape, Saved& saved, const AttentionDropout& of_probabilities,
+               const Dropout& dropout, const CachedKeys<T>& cached = {}) const {
     qkv_.forward(exec, saved.qkv, x, shape);
     if (qk_norm_)
       qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
@@ -104,16 +105,18 @@ class Attention {
       attention_cached<T>(exec, saved.heads, saved.qkv, cached.cache, cached.first, shape);
     } else {
       count_work(AttentionWork{shape, false});
-      attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+      attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape, of_probabilities);
     }
-    projection_.forward_add(exec, y, saved.heads, residual);
+    projection_.forward_add(exec, y, saved.heads, residual, dropout);
   }
 
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
-                      const AttentionShape& shape, const Saved& saved, Gradients& gradients) const {
+                      const AttentionShape& shape, const Saved& saved, Gradients& gradients,
+                      const AttentionDropout& of_probabilities) const {
     projection_.backward_input(exec, gradients.dheads, dy);
     count_work(AttentionWork{shape, true});
-    attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+    attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape,
+                          of_probabilities);
     rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
     if (qk_norm_)
       qk_norm_->backward_input(exec, gradients.dqkv, gradients.dqk, shape, saved.qk_norm);

@@ -2,11 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
+#include "core/ops/dropout.hpp"
 #include "core/parameter_spec.hpp"
 #include "core/work.hpp"
 #include "models/model_config.hpp"
 
 namespace espalier {
+
+/// Which samples a micro-batch has: what dropout depends on.
+struct DropoutPlace {
+  bool is_training = false;  ///< else nothing is dropped
+  std::uint64_t seed = 0;
+  Index first_sample = 0;  ///< global index of the first sequence; they are consecutive
+
+  /// Of a place in the model, with rows counted by positions and by samples. @param first_row of this rank
+  Dropout of_rows(double rate, std::string_view name, Index sequence_length /* T */, Index first_row) const {
+    return {is_training ? rate : 0, RandomStream(seed, name).key(),
+            static_cast<std::uint64_t>(first_sample * sequence_length + first_row)};
+  }
+};
 
 /// Sizes of one micro-batch on one of the tp ranks of a tensor axis.
 struct BlockShape {
@@ -22,8 +38,10 @@ struct BlockShape {
   bool qkv_bias = true;
   bool qk_norm = false;
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
-  Index vocabulary = 0;    ///< V/tp; the first ranks have one more where it does not divide
-  int tensor_size = 1;     ///< tp
+  bool drops_residual = false;
+  DropoutPlace dropout = {};
+  Index vocabulary = 0;  ///< V/tp; the first ranks have one more where it does not divide
+  int tensor_size = 1;   ///< tp
   bool sequence_parallel = false;
 
   Index tokens() const { return attention.batch * attention.sequence_length; }    ///< N
@@ -54,6 +72,7 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
           .qkv_bias = config.has_qkv_bias(),
           .qk_norm = config.qk_norm,
           .copies_kv = config.kv_copies(tensor_size) > 1,
+          .drops_residual = config.residual_dropout > 0,
           .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
           .tensor_size = tensor_size,
           .sequence_parallel = cuts_rows};

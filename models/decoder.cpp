@@ -138,7 +138,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
 template <class P>
 typename Decoder<P>::BlockGraphs& Decoder<P>::graphs(ActivationIndex at) {
   const auto [entry, is_new] = graphs_.try_emplace({at.chunk, at.slot, at.gradients});
-  if (is_new && uses_graphs_)
+  if (is_new && uses_graphs_ && !config_.has_dropout())  // which a recording would repeat
     for (std::vector<StreamGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
                                                  &entry->second.backward_weight, &entry->second.first_backward_weight})
       part->resize(chunk(at).blocks.size());
@@ -166,13 +166,13 @@ void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, cons
   Slot& slot = plan_.slot(at);
   BlockGraphs& recorded = graphs(at);
   if (layers.embedding) {
-    layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length);
+    layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length, slot.dropout);
     tell(done, 0);
   }
   Stream x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
     const CachedKeys<T> cached{cache_.empty() ? Tensor<T, 2>() : cache_[i], 0};
-    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], cached); });
+    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i], cached); });
     x = slot.blocks[i].y;
     tell(done, static_cast<int>(i) + 1);
   }
@@ -188,6 +188,7 @@ void Decoder<P>::forward(const ExecSpace& exec, ActivationIndex at, const TokenB
   const Region region("espalier::models::forward");
   Slot& slot = plan_.slot(at);
   load(exec, slot, batch);
+  slot.dropout = {.is_training = true, .seed = dropout_seed_, .first_sample = batch.first_sample};
   forward_to_norm(exec, at, done);
   if (const auto& head = chunk(at).head) {
     typename Head<P>::Scratch& scratch = plan_.scratch().head;
@@ -201,6 +202,7 @@ void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const Token
   const Region region("espalier::models::evaluate");
   Slot& slot = plan_.slot(at);
   load(exec, slot, batch);
+  slot.dropout = {};
   forward_to_norm(exec, at, {});
   if (const auto& head = chunk(at).head) {
     typename Head<P>::Scratch& scratch = plan_.scratch().head;
@@ -228,6 +230,7 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
   require_tokens(padded.data(), shape_.tokens(), 0, config_.vocab_size);
   upload(exec, slot.tokens, padded.data(), shape_.tokens());
+  slot.dropout = {};
   forward_to_norm(exec, 0, {});
   return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
 }
@@ -267,7 +270,7 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, TokenId token, Inde
   const Chunk& layers = chunks_.front();
   Slot& slot = token_plan_.slot(0);
   upload(exec, slot.tokens, &token, 1);
-  layers.embedding->forward(exec, slot.x, slot.tokens, 1, position);
+  layers.embedding->forward(exec, slot.x, slot.tokens, 1, {}, position);
   Stream x = slot.x;  // (1, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
     layers.blocks[i].forward(exec, x, token_shape_, slot.blocks[i], {cache_[i], position});
@@ -305,10 +308,11 @@ void Decoder<P>::block_backward_input(std::size_t block, const ExecSpace& exec, 
   const Chunk& layers = chunk(at);
   typename ActivationPlan<P>::Gradients& gradients = plan_.gradients(at);
   typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
+  const BlockShape shape = shape_of(plan_.slot(at));
   run(exec, graphs(at).backward_input, block, [&] {
     if (TransformerBlock<P>::recomputes_for_input(layers.layers.recompute))
-      layers.blocks[block].recompute(exec, saved.norm1.x, shape_, saved);
-    layers.blocks[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape_, saved,
+      layers.blocks[block].recompute(exec, saved.norm1.x, shape, saved);
+    layers.blocks[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
                                         gradients.blocks[block]);
   });
 }
@@ -346,7 +350,7 @@ void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const Block
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, dx.front(), slot.tokens, plan_.scratch().embedding,
-                                      shape_.attention.sequence_length);
+                                      shape_.attention.sequence_length, slot.dropout);
     tell(done, 0);
   }
 }
@@ -381,7 +385,7 @@ void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, cons
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens, plan_.scratch().embedding,
-                                      shape_.attention.sequence_length);
+                                      shape_.attention.sequence_length, slot.dropout);
     tell(done, 0);
   }
 }

@@ -55,12 +55,15 @@ class Decoder {
   /// tensor axis), and started a block at a time.
   void use_graphs(bool use) { uses_graphs_ = use; }
 
+  /// What dropout depends on besides the samples.
+  void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
+
   /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). Of
   /// `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
   void forward(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done = {});
 
-  /// The same without leaving what backward needs.
+  /// The same without dropout, and without leaving what backward needs.
   void evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight);
 
   /// Before the first micro-batch of a step: its gradients overwrite what is there, so that nobody needs to set all to
@@ -123,6 +126,11 @@ class Decoder {
   Chunk& chunk(ActivationIndex at) { return chunks_.at(static_cast<std::size_t>(at.chunk)); }
   BlockGraphs& graphs(ActivationIndex at);
   State<T> beta(ActivationIndex at);
+  BlockShape shape_of(const Slot& slot) const {
+    BlockShape shape = shape_;
+    shape.dropout = slot.dropout;
+    return shape;
+  }
   void load(const ExecSpace& exec, const Slot& slot, const TokenBatch& batch) const;
   void forward_to_norm(const ExecSpace& exec, ActivationIndex at, const BlockDone& done);
   void require_whole_model() const;
@@ -144,6 +152,7 @@ class Decoder {
   BlockShape token_shape_{};
   ActivationPlan<P> token_plan_;  // of a token at a time
   bool uses_graphs_ = false;
+  std::uint64_t dropout_seed_ = 0;
   std::map<std::array<int, 3>, BlockGraphs> graphs_;  // by chunk, slot and gradients
   Tensor<double, 0> loss_;
 };

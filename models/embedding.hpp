@@ -63,23 +63,27 @@ class VocabParallelEmbedding {
 
   /// @param first position of the first token, of one sequence
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
-               Index first = 0) const {
+               const DropoutPlace& place, Index first = 0) const {
     const IndexRange ours = vocabulary();
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
                          parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
     const Tensor<T, 2> embedded = tensor_->reduce(exec, x);  // (R, C)
-    if (!has_positions())
-      return copy(exec, x, embedded);
-    add_positions<T, Residual<P>>(
-        exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-        first > 0 ? config_.max_sequence_length : sequence_length, first + tensor_->first_row(tokens.extent(0)));
+    if (has_positions())
+      add_positions<T, Residual<P>>(
+          exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
+          first > 0 ? config_.max_sequence_length : sequence_length, first + tensor_->first_row(tokens.extent(0)));
+    else
+      copy(exec, x, embedded);
+    drop(exec, x, tokens.extent(0), sequence_length, place);
   }
 
   /// What backward_weight wants besides, from an arena.
   Tensor<int, 1> take_scratch(Arena& arena) const { return arena.take<int>(embedding_scratch(vocabulary().size())); }
 
+  /// @param dx what dropout leaves of it, afterwards
   void backward_weight(const ExecSpace& exec, Stream dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Tensor<int, 1> scratch, Index sequence_length) const {
+                       Tensor<int, 1> scratch, Index sequence_length, const DropoutPlace& place) const {
+    drop(exec, dx, tokens.extent(0), sequence_length, place);
     const IndexRange ours = vocabulary();
     embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
@@ -99,6 +103,13 @@ class VocabParallelEmbedding {
 
  private:
   bool has_positions() const { return config_.positions == Positions::learned; }
+  void drop(const ExecSpace& exec, const Stream& x /* (R, C) */, Index tokens, Index sequence_length,
+            const DropoutPlace& place) const {
+    const Dropout dropout =
+        place.of_rows(config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(tokens));
+    if (dropout.is_on())
+      apply_dropout<Residual<P>>(exec, x, x, dropout);
+  }
   // x = embedded, which may be x
   static void copy(const ExecSpace& exec, const Stream& x /* (R, C) */, const Tensor<T, 2>& embedded /* (R, C) */) {
     if constexpr (std::is_same_v<T, Residual<P>>) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/dropout.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
@@ -185,14 +186,16 @@ class RowParallelLinear {
     work.backward_weight.elementwise_bytes += bias ? array_bytes<Residual<P>>(shape.rows, out) : 0;
   }
 
-  /// y = residual + x W^T + bias
+  /// y = residual + x W^T + bias, of which the sum of the last two may be dropped
   void forward_add(const ExecSpace& exec, Stream y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
-                   Stream residual /* (R, out) */) const {
+                   Stream residual /* (R, out) */, const Dropout& dropout) const {
     if constexpr (one_type)
-      if (tensor_->size() == 1)
+      if (tensor_->size() == 1 && !dropout.is_on())
         return linear_add_forward<T>(exec, y, x, weight(), bias(), residual);
     matmul<T>(exec, tensor_->partial(y), Transpose::no, x, Transpose::yes, weight());
     const Tensor<T, 2> product = tensor_->reduce(exec, y);  // (R, out)
+    if (dropout.is_on())
+      return add_dropped<T, Residual<P>>(exec, y, product, bias(), residual, dropout);
     add_bias_and_residual<T, Residual<P>>(exec, y, product, bias(), residual);
   }
 

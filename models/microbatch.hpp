@@ -13,6 +13,7 @@ namespace espalier {
 struct TokenBatch {
   const TokenId* inputs;
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
+  Index first_sample = 0;  ///< global index of the first sequence, for dropout
 };
 
 /// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the

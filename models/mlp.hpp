@@ -51,11 +51,11 @@ class Mlp {
     RowParallelLinear<P>::work(work, shape, shape.channels, shape.ffn, shape.bias);
   }
 
-  /// y = residual + mlp(x)
+  /// y = residual + dropout(mlp(x))
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
-               Saved& saved) const {
+               Saved& saved, const Dropout& dropout) const {
     recompute(exec, x, saved);
-    down_.forward_add(exec, y, saved.activated, residual);
+    down_.forward_add(exec, y, saved.activated, residual, dropout);
   }
 
   /// Forward as far as backward reads it: saved alone.

@@ -73,8 +73,6 @@ std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {
   std::vector<UnsupportedPart> parts;
   if (model.positions == Positions::alibi)
     parts.push_back({"ALiBi", "position = \"alibi\"", "position = \"rotary\""});
-  if (model.dropout > 0)
-    parts.push_back({"dropout", fmt::format("dropout = {}", model.dropout), "dropout = 0"});
   return parts;
 }
 

@@ -36,14 +36,16 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   std::string activation = "gelu";  ///< of core/ops/activation; with a gate the feed-forward has three matrices
   Positions positions = Positions::learned;
-  RotaryConfig rotary = {};     ///< size 0: the whole head turns
-  bool tied_embeddings = true;  ///< the head is the token embedding
-  bool bias = true;             ///< of all linear layers
-  bool qkv_bias = false;        ///< of Q, K and V, also without `bias`
-  bool qk_norm = false;         ///< RMSNorm of each head of Q and K (Dehghani et al., ViT-22B, 2023)
-  Index window = 0;             ///< W: a token sees the last W, itself included; 0: all before it
-  Index full_layers = 0;        ///< the first layers without a window
-  double dropout = 0;           ///< share of values dropped
+  RotaryConfig rotary = {};      ///< size 0: the whole head turns
+  bool tied_embeddings = true;   ///< the head is the token embedding
+  bool bias = true;              ///< of all linear layers
+  bool qkv_bias = false;         ///< of Q, K and V, also without `bias`
+  bool qk_norm = false;          ///< RMSNorm of each head of Q and K (Dehghani et al., ViT-22B, 2023)
+  Index window = 0;              ///< W: a token sees the last W, itself included; 0: all before it
+  Index full_layers = 0;         ///< the first layers without a window
+  double embedding_dropout = 0;  ///< share of values dropped: of what enters the first block
+  double attention_dropout = 0;  ///< of probabilities
+  double residual_dropout = 0;   ///< of what each half of a block adds
 
   bool operator==(const ModelConfig&) const = default;
   Index head_size() const { return head_dim != 0 ? head_dim : num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
@@ -56,6 +58,7 @@ struct ModelConfig {
   int kv_copies(int tensor) const {
     return kv_heads() > 0 && tensor > kv_heads() ? tensor / static_cast<int>(kv_heads()) : 1;
   }
+  bool has_dropout() const { return embedding_dropout > 0 || attention_dropout > 0 || residual_dropout > 0; }
   Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }

@@ -32,6 +32,10 @@ void visit_model(Model& shape, Visitor& v) {
   v.boolean("qk_norm", shape.qk_norm, "RMSNorm of each head of Q and K");
   v.integer("window", shape.window, {0, LargestModel::positions}, "tokens that a token sees; 0: all before it");
   v.integer("full_layers", shape.full_layers, {0, LargestModel::layers}, "first layers without a window");
+  v.real("embedding_dropout", shape.embedding_dropout, {0, 1, false, true}, "share dropped of what enters block 0");
+  v.real("attention_dropout", shape.attention_dropout, {0, 1, false, true},
+         "share dropped of attention's probabilities");
+  v.real("residual_dropout", shape.residual_dropout, {0, 1, false, true}, "share dropped of what half a block adds");
 
   v.section("rotary", "With position = \"rotary\": how fast pairs of channels turn.");
   auto& rotary = shape.rotary;

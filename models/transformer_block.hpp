@@ -13,9 +13,9 @@
 
 namespace espalier {
 
-/// The pre-norm block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
-/// backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that micro-batches may be in
-/// flight in any order and the weight part may come later.
+/// The pre-norm block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout of both summands. Keeps nothing
+/// between calls: what backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that
+/// micro-batches may be in flight in any order and the weight part may come later.
 template <class P>
 class TransformerBlock {
   using T = Compute<P>;
@@ -40,10 +40,11 @@ class TransformerBlock {
     }
   };
   struct Gradients {
-    Stream dy;            ///< (R, C), as given to backward_input
+    Stream dmlp;          ///< (R, C), of what the mlp adds: what dropout leaves of dy, which it is without dropout
     Tensor<T, 2> dnorm2;  ///< (R, C), of the output of norm2
     typename NormLayer<P>::Gradients norm2;
     Stream dh;            ///< (R, C)
+    Stream dattention;    ///< (R, C), of what attention adds, as dmlp
     Tensor<T, 2> dnorm1;  ///< (R, C)
     typename NormLayer<P>::Gradients norm1;
     typename Mlp<P>::Gradients mlp;
@@ -51,6 +52,10 @@ class TransformerBlock {
 
     static Gradients take(Arena& arena, const BlockShape& shape) {
       Gradients gradients;
+      if (shape.drops_residual) {
+        gradients.dmlp = arena.take<Residual<P>>(shape.rows, shape.channels);
+        gradients.dattention = arena.take<Residual<P>>(shape.rows, shape.channels);
+      }
       gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
       gradients.norm2 = NormLayer<P>::Gradients::take(arena, shape.norm, shape.rows, shape.channels);
       gradients.dh = arena.take<Residual<P>>(shape.rows, shape.channels);
@@ -65,12 +70,17 @@ class TransformerBlock {
   /// Block `layer` of the model: "h.LAYER". `rotary` must outlive it.
   TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const RotaryTable<T>& rotary,
                    Index layer, const ModelConfig& config, Placement placement)
-      : window_(config.window_of(layer)),
-        norm1_(parameters, tensor, name_of(layer) + ".norm1", config, placement),
-        attention_(parameters, tensor, rotary, name_of(layer) + ".attention", config, placement, init_std,
+      : name_(name_of(layer)),
+        tensor_(&tensor),
+        num_heads_(config.num_heads),
+        attention_dropout_(config.attention_dropout),
+        residual_dropout_(config.residual_dropout),
+        window_(config.window_of(layer)),
+        norm1_(parameters, tensor, name_ + ".norm1", config, placement),
+        attention_(parameters, tensor, rotary, name_ + ".attention", config, placement, init_std,
                    projection_std(config)),
-        norm2_(parameters, tensor, name_of(layer) + ".norm2", config, placement),
-        mlp_(parameters, tensor, name_of(layer) + ".mlp", config, placement, init_std, projection_std(config)) {}
+        norm2_(parameters, tensor, name_ + ".norm2", config, placement),
+        mlp_(parameters, tensor, name_ + ".mlp", config, placement, init_std, projection_std(config)) {}
 
   /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
   static bool recomputes_for_input(Recompute mode) {
@@ -87,6 +97,8 @@ class TransformerBlock {
     Attention<P>::work(work, shape);
     NormLayer<P>::work(work, shape);
     Mlp<P>::work(work, shape);
+    if (shape.drops_residual)
+      work.backward_input.elementwise_bytes += array_bytes<Residual<P>>(shape.rows, shape.channels, 4);
     return work;
   }
 
@@ -94,7 +106,7 @@ class TransformerBlock {
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved,
                const CachedKeys<T>& cached = {}) const {
     first_half(exec, x, shape, saved, cached);
-    mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
+    mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp, mlp_dropout(shape));
   }
 
   /// Forward again from x, all of `saved` but y.
@@ -113,20 +125,21 @@ class TransformerBlock {
   /// dx may be dy only if backward_weight is not called later.
   void backward_input(const ExecSpace& exec, Stream dx /* (R, C), = */, Stream dy /* (R, C) */, const BlockShape& shape,
                       const Saved& saved, Gradients& gradients) const {
-    gradients.dy = dy;
-    mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
+    before_dropout(exec, gradients.dmlp, dy, mlp_dropout(shape));
+    mlp_.backward_input(exec, gradients.dnorm2, gradients.dmlp, saved.mlp, gradients.mlp);
     norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2, gradients.norm2);
-    attention_.backward_input(exec, gradients.dnorm1, gradients.dh, in_window(shape), saved.attention,
-                              gradients.attention);
+    before_dropout(exec, gradients.dattention, gradients.dh, projection_dropout(shape));
+    attention_.backward_input(exec, gradients.dnorm1, gradients.dattention, in_window(shape), saved.attention,
+                              gradients.attention, probability_dropout(shape));
     norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1, gradients.norm1);
   }
 
   /// Overwrites the gradients of the weights (beta 0) or adds to them (1).
   void backward_weight(const ExecSpace& exec, const BlockShape& shape, const Saved& saved, const Gradients& gradients,
                        State<T> beta) const {
-    mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp, beta);
+    mlp_.backward_weight(exec, saved.norm2.y, gradients.dmlp, saved.mlp, gradients.mlp, beta);
     norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, gradients.norm2, beta);
-    attention_.backward_weight(exec, saved.norm1.y, gradients.dh, in_window(shape), saved.attention,
+    attention_.backward_weight(exec, saved.norm1.y, gradients.dattention, in_window(shape), saved.attention,
                                gradients.attention, beta);
     norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, gradients.norm1, beta);
   }
@@ -161,10 +174,38 @@ class TransformerBlock {
   void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved,
                   const CachedKeys<T>& cached = {}) const {
     norm1_.forward(exec, x, saved.norm1);
-    attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention, cached);
+    attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention, probability_dropout(shape),
+                       projection_dropout(shape), cached);
     norm2_.forward(exec, saved.h, saved.norm2);
   }
 
+  Dropout mlp_dropout(const BlockShape& shape) const { return residual_dropout(shape, ".mlp"); }
+  Dropout projection_dropout(const BlockShape& shape) const { return residual_dropout(shape, ".attention"); }
+  Dropout residual_dropout(const BlockShape& shape, const char* half) const {
+    return shape.dropout.of_rows(residual_dropout_, name_ + half, shape.attention.sequence_length,
+                                 tensor_->first_row(shape.tokens()));
+  }
+  AttentionDropout probability_dropout(const BlockShape& shape) const {
+    const Index length = shape.attention.sequence_length;
+    const Index first_head = tensor_->shard(0).range(num_heads_).begin;
+    return {shape.dropout.of_rows(attention_dropout_, name_ + ".attention.probabilities", num_heads_ * length,
+                                  first_head * length),
+            num_heads_};
+  }
+
+  // The gradient of what was dropped: what is left of dy, which it is itself where nothing is.
+  static void before_dropout(const ExecSpace& exec, Stream& dx /* (R, C) */, const Stream& dy /* (R, C) */,
+                             const Dropout& dropout) {
+    if (dropout.is_on())
+      apply_dropout<Residual<P>>(exec, dx, dy, dropout);
+    else
+      dx = dy;
+  }
+
+  std::string name_;
+  const TensorParallel<T>* tensor_;
+  Index num_heads_;  // of all ranks
+  double attention_dropout_, residual_dropout_;
   Index window_;
   NormLayer<P> norm1_;
   Attention<P> attention_;

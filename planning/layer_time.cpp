@@ -92,7 +92,7 @@ struct Block {
 
   double elementwise(bool backward) const {
     const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
-    const double masks = model.dropout > 0 ? 1 : 0;
+    const double masks = model.residual_dropout > 0 ? 1 : 0;
     const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
     const double gated = model.gated() ? 1 : 0;
     double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;

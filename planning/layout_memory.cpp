@@ -174,7 +174,7 @@ class StageMemory {
       bytes = slots_of_train(stage, slots);
     else if (stage.last)
       bytes += 2 * stream_;  // inputs of the final norm and of the head
-    if (stage.first && model_.dropout > 0)
+    if (stage.first && model_.embedding_dropout > 0 && !implementation_.fused_attention)
       bytes += microbatches * stream_ / activation_bytes(layout_.precision);  // mask of the embedding's dropout
     add(memory, Category::activations, bytes);
   }
@@ -278,7 +278,8 @@ double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout
   double kept = to_double(block.kept);
   if (!implementation.arenas_of_train || !implementation.fused_attention)
     kept -= to_double(block.statistics);  // which published formulas leave out
-  const double masks = model.dropout > 0 ? 1 : 0;
+  // `train` makes masks again; frameworks that do not fuse attention keep them.
+  const double masks = model.residual_dropout > 0 && !implementation.fused_attention ? 1 : 0;
   kept += 2 * masks * to_double(shape.rows * shape.channels);
   if (!implementation.fused_attention) {
     kept -= to_double(block.scores);

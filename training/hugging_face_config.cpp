@@ -42,6 +42,9 @@ ModelConfig gpt2_from(const json& config) {
   model.activation = activation_from_hugging_face(config, "activation_function", "gelu_new");
   model.norm_eps = set_field_or(config, "layer_norm_epsilon", model.norm_eps, RealRange{0, 1, true});
   model.tied_embeddings = field_or(config, "tie_word_embeddings", true);
+  model.embedding_dropout = field_or(config, "embd_pdrop", 0.1, dropout_range);
+  model.attention_dropout = field_or(config, "attn_pdrop", 0.1, dropout_range);
+  model.residual_dropout = field_or(config, "resid_pdrop", 0.1, dropout_range);
   require_value(config, "model_type", "gpt2");
   require_value(config, "scale_attn_weights", true);
   require_value(config, "scale_attn_by_inverse_layer_idx", false);
@@ -64,9 +67,9 @@ ordered_json gpt2_to(const ModelConfig& model) {
           {"activation_function", activation_to_hugging_face(model.activation)},
           {"layer_norm_epsilon", model.norm_eps},
           {"tie_word_embeddings", model.tied_embeddings},
-          {"attn_pdrop", model.dropout},
-          {"embd_pdrop", model.dropout},
-          {"resid_pdrop", model.dropout}};
+          {"attn_pdrop", model.attention_dropout},
+          {"embd_pdrop", model.embedding_dropout},
+          {"resid_pdrop", model.residual_dropout}};
 }
 
 // The words of transformers for a type.

@@ -15,6 +15,7 @@ namespace espalier {
 inline constexpr IntegerRange channel_range{1, LargestModel::channels};
 inline constexpr IntegerRange layer_range{1, LargestModel::layers};
 inline constexpr IntegerRange position_range{1, LargestModel::positions};
+inline constexpr RealRange dropout_range{0, 1, false, true};
 
 inline bool is_set(const nlohmann::json& config, const char* key) {
   return config.contains(key) && !config.at(key).is_null();

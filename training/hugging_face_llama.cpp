@@ -148,6 +148,7 @@ ModelConfig llama_from_hugging_face(Architecture architecture, const json& confi
   model.positions = Positions::rotary;
   model.rotary = rotary_from_hugging_face(config, model.max_sequence_length);
   model.tied_embeddings = field_or(config, "tie_word_embeddings", false);
+  model.attention_dropout = field_or(config, "attention_dropout", 0.0, dropout_range);
   model.qk_norm = architecture == Architecture::qwen3;
   read_biases(architecture, config, model);
   read_window(architecture, config, model);
@@ -170,7 +171,7 @@ ordered_json llama_to_hugging_face(Architecture architecture, const ModelConfig&
   config["rms_norm_eps"] = model.norm_eps;
   add_rotary_to_hugging_face(config, model.rotary);
   config["tie_word_embeddings"] = model.tied_embeddings;
-  config["attention_dropout"] = model.dropout;
+  config["attention_dropout"] = model.attention_dropout;
   if (architecture == Architecture::llama)
     config["mlp_bias"] = model.bias;
   if (architecture == Architecture::llama || architecture == Architecture::qwen3)

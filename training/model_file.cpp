@@ -84,7 +84,6 @@ class ModelReader {
     ShapeReader shape(reader_);
     shape.section("model", "");
     visit_model(shape_, shape);
-    reader_.read("model", "dropout", shape_.dropout, {.min = 0, .max = 1, .max_open = true});
     if (shape_.num_kv_heads == shape_.num_heads)
       shape_.num_kv_heads = 0;
     // Without a table the longest sequence is no part of what is computed: given, it says how long one is.

@@ -24,7 +24,7 @@ PlannedModel planned_model(const std::string& name_or_file);
 
 /// A config of `train`, of which [model], [batch] and run.attention are read: whatever else it says or lacks is for
 /// `train`.
-/// [model] may describe what `train` has not yet: any preset of the planner, position = "alibi", dropout
+/// [model] may describe what `train` has not yet: any preset of the planner, position = "alibi"
 /// (docs/planner.md). @param name of the file, for messages
 /// @throws Error (usage) that lists every problem with its position.
 PlannedModel parse_planned_model(const std::string& text, const std::string& name);

@@ -21,7 +21,7 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
   staged.reserve(microbatches.size());
   if constexpr (exec_is_host) {
     for (const Batch& batch : microbatches)
-      staged.push_back({batch.inputs.data(), batch.targets.data()});
+      staged.push_back({batch.inputs.data(), batch.targets.data(), batch.first_sample});
     return staged;
   }
   if (tokens_are_read_)
@@ -32,7 +32,7 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
   auto* next = reinterpret_cast<TokenId*>(room(tokens_, count * sizeof(TokenId)));
   for (const Batch& batch : microbatches) {
     TokenId* const targets = std::copy(batch.inputs.begin(), batch.inputs.end(), next);
-    staged.push_back({next, targets});
+    staged.push_back({next, targets, batch.first_sample});
     next = std::copy(batch.targets.begin(), batch.targets.end(), targets);
   }
   tokens_are_read_ = true;

@@ -107,6 +107,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
   model_.use_graphs(config.run.cuda_graphs);
+  model_.set_dropout_seed(static_cast<std::uint64_t>(config.run.seed));
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,
                           activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));

@@ -102,7 +102,7 @@ KOKKOS_INLINE_FUNCTION constexpr Index rounded(Index size) {  // of the copy for
 
 template <class T, class Operand>
 void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
-                const Tensor<T, 2>& qkv, const AttentionShape& shape) {
+                const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
@@ -165,6 +165,8 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
               row_for(team, hidden, [&](const Index j) { row[j] = S(0); });
               team.team_barrier();
               const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
+              if (dropout.is_on())
+                dropout.dropout.apply(team, row, dropout.row(shape, head, q0 + i), k0, visible);
               if constexpr (!std::is_same_v<Operand, S>)
                 row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
               const S shrink = k0 == first ? S(0) : vector_exp(old_largest - new_largest);
@@ -195,7 +197,8 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
 
 template <class T, class Operand>
 void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout, const Tensor<T, 2>& out,
-                 const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv, const AttentionShape& shape) {
+                 const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv, const AttentionShape& shape,
+                 const AttentionDropout& dropout) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
@@ -283,10 +286,15 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                 const S projection = row_sum<S>(team, width, [&](const Index c) {
                   return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
                 });
+                const Index dropout_row = dropout.row(shape, head, q0 + i);
+                if (dropout.is_on())
+                  dropout.dropout.apply(team, dp, dropout_row, first, visible);
                 row_for(team, keys, [&](const Index j) {
                   score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
                   dp[j] = scale * score[j] * (dp[j] - projection);
                 });
+                if (dropout.is_on())
+                  dropout.dropout.apply(team, score, dropout_row, first, visible);
                 team.team_barrier();
                 row_for(team, hidden, [&](const Index j) { score[j] = dp[j] = S(0); });
                 if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
@@ -318,45 +326,46 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
 
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
-                       const AttentionShape& shape) {
+                       const AttentionShape& shape, const AttentionDropout& dropout) {
   if constexpr (!exec_is_host) {
     if constexpr (has_masters<T>) {
-      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
+      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn && !dropout.is_on();
       if (by_cudnn && impl::attention_forward_cudnn<T>(exec, out, log_sum_exp, qkv, shape))
         return;
     }
-    impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape);
+    impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape, dropout);
   } else {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (multiplies_16_bits<T>(matmul_library()))
-        return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape);
-    forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape);
+        return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape, dropout);
+    forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape, dropout);
   }
 }
 
 template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
-                        Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
+                        Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape,
+                        const AttentionDropout& dropout) {
   if constexpr (!exec_is_host) {
     if constexpr (has_masters<T>) {
-      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
+      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn && !dropout.is_on();
       if (by_cudnn && impl::attention_backward_cudnn<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
         return;
     }
-    impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+    impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
   } else {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (multiplies_16_bits<T>(matmul_library()))
-        return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
-    backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+        return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
+    backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
   }
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \
   template void attention_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<T, 2>,                \
-                                     const AttentionShape&);                                                           \
+                                     const AttentionShape&, const AttentionDropout&);                                  \
   template void attention_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<State<T>, 1>, \
-                                      Tensor<T, 2>, const AttentionShape&);
+                                      Tensor<T, 2>, const AttentionShape&, const AttentionDropout&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

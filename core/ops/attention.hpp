@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/ops/attention_shape.hpp"
+#include "core/ops/dropout.hpp"
 #include "core/tensor.hpp"
 
 // Causal attention, out = softmax(scale * Q K^T, keys up to the query) V with scale = 1 / sqrt(HS), in tiles with a
@@ -16,16 +17,34 @@
 
 namespace espalier {
 
+/// Dropout of probabilities. A row of `dropout` is one of the scores of a head, counted by queries, then by the heads
+/// of the whole model, then by sequences.
+struct AttentionDropout {
+  Dropout dropout = {};   ///< row 0: of query 0 of the first head of this rank
+  Index model_heads = 0;  ///< NH of all ranks
+  KOKKOS_INLINE_FUNCTION bool is_on() const { return dropout.is_on(); }
+  /// Of head b*NH + h.
+  KOKKOS_INLINE_FUNCTION Index row(const AttentionShape& shape, Index head, Index query) const {
+    return (head / shape.num_heads * model_heads + head % shape.num_heads) * shape.sequence_length + query;
+  }
+  /// What a probability is multiplied by.
+  template <class S>
+  KOKKOS_INLINE_FUNCTION S factor(const AttentionShape& shape, Index head, Index query, Index key) const {
+    return is_on() ? dropout.factor<S>(row(shape, head, query), key) : S(1);
+  }
+};
+
 /// Saved for backward: qkv, out and log_sum_exp, the logarithm of each softmax denominator.
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out /* (B*T, Cl) */,
                        Tensor<State<T>, 1> log_sum_exp /* (B*NH*T) */, Tensor<T, 2> qkv /* (B*T, Ql) */,
-                       const AttentionShape& shape);
+                       const AttentionShape& shape, const AttentionDropout& dropout = {});
 
 /// Gradients of K and V are summed over the heads of a group in their order.
 template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv /* (B*T, Ql), = */, Tensor<T, 2> dout /* (B*T, Cl) */,
                         Tensor<T, 2> out /* (B*T, Cl) */, Tensor<State<T>, 1> log_sum_exp /* (B*NH*T) */,
-                        Tensor<T, 2> qkv /* (B*T, Ql) */, const AttentionShape& shape);
+                        Tensor<T, 2> qkv /* (B*T, Ql) */, const AttentionShape& shape,
+                        const AttentionDropout& dropout = {});
 
 }  // namespace espalier

@@ -80,7 +80,7 @@ S scale_of(const AttentionShape& shape) {
 
 template <class T>
 void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
-                            const Tensor<T, 2>& qkv, const AttentionShape& shape) {
+                            const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
@@ -112,6 +112,8 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
           S total = 0;
           Kokkos::parallel_reduce(
               Kokkos::ThreadVectorRange(team, keys), [&](const Index j, S& partial) { partial += p(j); }, total);
+          if (dropout.is_on())
+            for_lanes(team, keys, [&](const Index j) { p(j) *= dropout.factor<S>(shape, head, query, k0 + j); });
           largest = new_largest;
           denominator = denominator * shrink + total;
           for_lanes(team, width, [&](const Index c) {
@@ -136,7 +138,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
 template <class T>
 void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                          const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                         const AttentionShape& shape) {
+                         const AttentionShape& shape, const AttentionDropout& dropout) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
@@ -161,7 +163,8 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) {
             const S probability = vector_exp(scale * dot<S>(q, k.row(k0 + j), width) - log_sum);
-            ds(j) = scale * probability * (dot<S>(d_o, v.row(k0 + j), width) - projection);
+            const S kept = dropout.factor<S>(shape, head, query, k0 + j);
+            ds(j) = scale * probability * (kept * dot<S>(d_o, v.row(k0 + j), width) - projection);
           });
           for_lanes(team, width, [&](const Index c) {
             S sum = k0 == first ? S(0) : dq(c);
@@ -178,7 +181,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
 template <class T>
 void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                        const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                       const AttentionShape& shape) {
+                       const AttentionShape& shape, const AttentionDropout& dropout) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.kv_heads(), 2, 2);
@@ -206,8 +209,10 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
             const Index queries = smaller(lanes, end - q0);
             for_lanes(team, queries, [&](const Index i) {
               const T* const d_row = d_o.row(q0 + i);
+              const S kept = dropout.factor<S>(shape, head, q0 + i, key);
               p(i) = vector_exp(scale * dot<S>(q.row(q0 + i), k, width) - log_sum_exp(head * length + q0 + i));
-              ds(i) = scale * p(i) * (dot<S>(d_row, v, width) - dot<S>(d_row, o.row(q0 + i), width));
+              ds(i) = scale * p(i) * (kept * dot<S>(d_row, v, width) - dot<S>(d_row, o.row(q0 + i), width));
+              p(i) *= kept;
             });
             for_lanes(team, width, [&](const Index c) {
               S dk_sum = is_first ? S(0) : dk(c), dv_sum = is_first ? S(0) : dv(c);
@@ -232,17 +237,17 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
 template <class T>
 void attention_backward_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                              const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                             const AttentionShape& shape) {
-  query_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
-  key_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+                             const AttentionShape& shape, const AttentionDropout& dropout) {
+  query_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
+  key_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                  \
   template void attention_forward_rows<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<State<T>, 1>&,     \
-                                          const Tensor<T, 2>&, const AttentionShape&);                           \
+                                          const Tensor<T, 2>&, const AttentionShape&, const AttentionDropout&);  \
   template void attention_backward_rows<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<T, 2>&,           \
                                            const Tensor<T, 2>&, const Tensor<State<T>, 1>&, const Tensor<T, 2>&, \
-                                           const AttentionShape&);
+                                           const AttentionShape&, const AttentionDropout&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

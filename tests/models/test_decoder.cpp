@@ -29,8 +29,9 @@ void compare_loss(double tolerance_of_loss, const ModelConfig& config) {
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   EXPECT_NEAR(tiny.loss(), 2 * wanted, 2 * tolerance_of_loss * wanted) << "losses are added";
   tiny.reset();
+  const double evaluated = reference::decoder_loss(tiny.weights(), without_dropout(config), tokens, batch, length) / 8;
   tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 1.0 / 8);
-  EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted) << "evaluate";
+  EXPECT_NEAR(tiny.loss(), evaluated, tolerance_of_loss * evaluated) << "evaluate";
 }
 
 TEST(Decoder, loss_is_that_of_plain_loops) {
@@ -143,9 +144,9 @@ void compare_with_finite_differences(const ModelConfig& config, std::size_t num_
 }
 
 TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
-  const std::map<std::string, std::size_t> num_tensors = {{"gpt2", 2 + 2 * 16 + 2},   {"llama", 1 + 2 * 9 + 2},
-                                                          {"mistral", 1 + 2 * 9 + 2}, {"qwen2", 1 + 2 * 12 + 1},
-                                                          {"qwen3", 1 + 2 * 11 + 1},  {"mixed", 2 + 2 * 20 + 3}};
+  const std::map<std::string, std::size_t> num_tensors = {
+      {"gpt2", 2 + 2 * 16 + 2},  {"llama", 1 + 2 * 9 + 2},  {"mistral", 1 + 2 * 9 + 2}, {"qwen2", 1 + 2 * 12 + 1},
+      {"qwen3", 1 + 2 * 11 + 1}, {"mixed", 2 + 2 * 20 + 3}, {"dropout", 2 + 2 * 16 + 2}};
   for (const auto& [name, config] : tiny_models()) {
     SCOPED_TRACE(name);
     compare_with_finite_differences(config, num_tensors.at(name));
@@ -216,16 +217,36 @@ TEST(Decoder, two_forwards_may_precede_their_backwards) {
 
 TEST(Decoder, accumulated_gradients_are_those_of_one_larger_batch) {
   const Tokens tokens = tokens_with_ignored();
-  TinyDecoder<Fp64> whole(batch, length, 1);
-  whole.model->forward(whole.exec, 0, tokens.batch(), 1.0 / 8);
-  whole.model->backward(whole.exec, 0);
-  TinyDecoder<Fp64> parts(1, length, 1);
-  for (Index b = 0; b < batch; ++b) {
-    parts.model->forward(parts.exec, 0, tokens.from(b * length), 1.0 / 8);
-    parts.model->backward(parts.exec, 0);
+  for (const auto& [name, config] : tiny_models()) {
+    SCOPED_TRACE(name);
+    TinyDecoder<Fp64> whole(batch, length, 1, config);
+    whole.model->forward(whole.exec, 0, tokens.batch(7), 1.0 / 8);
+    whole.model->backward(whole.exec, 0);
+    TinyDecoder<Fp64> parts(1, length, 1, config);
+    for (Index b = 0; b < batch; ++b) {
+      parts.model->forward(parts.exec, 0, tokens.from(b * length, 7 + b), 1.0 / 8);
+      parts.model->backward(parts.exec, 0);
+    }
+    EXPECT_NEAR(parts.loss(), whole.loss(), 1e-13);
+    EXPECT_TRUE(allclose(parts.gradients(), whole.gradients(), 1e-13));
   }
-  EXPECT_NEAR(parts.loss(), whole.loss(), 1e-14);
-  EXPECT_TRUE(allclose(parts.gradients(), whole.gradients(), 1e-13));
+}
+
+TEST(Decoder, dropout_depends_on_samples_and_seed) {
+  const ModelConfig config = tiny_models().back().second;
+  const Tokens tokens = tokens_with_ignored();
+  TinyDecoder<Fp64> tiny(batch, length, 1, config);
+  const auto loss = [&](Index first_sample) {
+    tiny.reset();
+    tiny.model->forward(tiny.exec, 0, tokens.batch(first_sample), 1.0 / 8);
+    return tiny.loss();
+  };
+  const double first = loss(3);
+  EXPECT_NEAR(first, reference::decoder_loss(tiny.weights(), config, tokens, batch, length, 3) / 8, 1e-12);
+  EXPECT_NE(loss(4), first);
+  EXPECT_EQ(loss(3), first);
+  tiny.model->set_dropout_seed(1);
+  EXPECT_NE(loss(3), first);
 }
 
 TEST(Decoder, a_batch_of_ignored_targets_has_no_loss_and_no_gradient) {
@@ -268,7 +289,8 @@ void expect_logits_of_plain_loops(const ModelConfig& config) {
   TinyDecoder<Fp32> tiny(1, 8, 1, config);
   std::vector<TokenId> tokens = tiny_tokens(8).inputs;
   const Values all = logits(tiny, tokens);
-  EXPECT_TRUE(allclose(all, reference::decoder_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
+  EXPECT_TRUE(
+      allclose(all, reference::decoder_logits(tiny.weights(), without_dropout(config), tokens, 1, 8), 1e-5, {8, 11}));
   for (std::size_t t = 1; t < 8; ++t) {
     const Values of_prefix = logits(tiny, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t)});
     EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 1e-6,
@@ -296,7 +318,7 @@ TEST(Decoder, decodes_what_the_whole_sequence_gives) {
     SCOPED_TRACE(name);
     TinyDecoder<Fp32> tiny(1, 8, 1, config);
     const std::vector<TokenId> tokens = tiny_tokens(8).inputs;
-    const Values wanted = reference::decoder_logits(tiny.weights(), config, tokens, 1, 8);
+    const Values wanted = reference::decoder_logits(tiny.weights(), without_dropout(config), tokens, 1, 8);
     const auto expect_row = [&](const Matrix<float>& row, std::ptrdiff_t t) {
       Values values = on_host(Tensor<float, 2>(row.data, 1, row.cols));
       EXPECT_TRUE(allclose(values, {wanted.begin() + t * 11, wanted.begin() + (t + 1) * 11}, 1e-5)) << "token " << t;

@@ -70,10 +70,8 @@ TEST(ModelConfig, says_what_cannot_be) {
 TEST(ModelConfig, what_train_lacks_is_named) {
   EXPECT_EQ(why_not_trainable(model_preset("gpt3-175b")), "");
   EXPECT_EQ(why_not_trainable(model_preset("llama3-8b")), "");
-  ModelConfig model = model_preset("bloom-176b");
-  model.dropout = 0.1;
-  for (const char* part : {"ALiBi", "dropout"})
-    EXPECT_THAT(why_not_trainable(model), HasSubstr(part));
+  const ModelConfig model = model_preset("bloom-176b");
+  EXPECT_THAT(why_not_trainable(model), HasSubstr("ALiBi"));
   const std::vector<std::string>& trainable = trainable_preset_names();
   EXPECT_EQ(std::ranges::count(trainable, "gpt3-175b"), 1);
   EXPECT_EQ(std::ranges::count(trainable, "llama3-8b"), 1);

@@ -18,8 +18,8 @@ using Bits = std::pair<double, std::uint64_t>;  // of the loss and of all gradie
 
 // Three micro-batches in flight, backward fused or split, with forwards and weight parts in between.
 template <class P>
-Bits train(Recompute mode, bool split) {
-  TinyDecoder<P> tiny(batch, length, 3, tiny_config(), mode);
+Bits train(Recompute mode, bool split, const ModelConfig& config) {
+  TinyDecoder<P> tiny(batch, length, 3, config, mode);
   Decoder<P>& model = *tiny.model;
   const ExecSpace& exec = tiny.exec;
   if (split)
@@ -28,7 +28,9 @@ Bits train(Recompute mode, bool split) {
   tiny.reset();
   const std::vector<Tokens> tokens = {tiny_tokens(rows, tiny.config, "first"), tiny_tokens(rows, tiny.config, "second"),
                                       tiny_tokens(rows, tiny.config, "third")};
-  const auto forward = [&](int m) { model.forward(exec, m, tokens[static_cast<std::size_t>(m)].batch(), 0.05); };
+  const auto forward = [&](int m) {
+    model.forward(exec, m, tokens[static_cast<std::size_t>(m)].batch(m * batch), 0.05);
+  };
   const auto input = [&](int m, int set) { model.backward_input(exec, {m, 0, set}); };
   const auto weight = [&](int m, int set) { model.backward_weight(exec, {m, 0, set}); };
   if (split) {
@@ -41,12 +43,13 @@ Bits train(Recompute mode, bool split) {
 
 template <class P>
 void expect_same_bits() {
-  for (const bool split : {false, true}) {
-    const Bits wanted = train<P>(Recompute::none, split);
-    EXPECT_GT(wanted.first, 0);
-    for (const Recompute mode : {Recompute::selective, Recompute::full})
-      EXPECT_EQ(train<P>(mode, split), wanted) << to_string(mode) << (split ? ", split" : "");
-  }
+  for (const auto& [name, config] : tiny_models())
+    for (const bool split : {false, true}) {
+      const Bits wanted = train<P>(Recompute::none, split, config);
+      EXPECT_GT(wanted.first, 0);
+      for (const Recompute mode : {Recompute::selective, Recompute::full})
+        EXPECT_EQ(train<P>(mode, split, config), wanted) << name << ", " << to_string(mode) << (split ? ", split" : "");
+    }
 }
 
 TEST(Recompute, gives_the_bits_of_what_is_kept) {

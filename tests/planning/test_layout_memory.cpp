@@ -25,7 +25,7 @@ namespace {
 
 ModelConfig with_dropout(const char* name) {
   ModelConfig model = model_preset(name);
-  model.dropout = true;
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0.1;
   return model;
 }
 

@@ -114,7 +114,7 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
         {"[model]\nlayers = 4\n", "model.layers: unknown key"},
         {"[mdel]\npreset = \"gpt2-124m\"\n", "did you mean \"model\"?"},
         {"[model]\nnorm = \"batchnorm\"\n", "wanted one of \"layernorm\", \"rmsnorm\""},
-        {"[model]\ndropout = 1\n", "model.dropout: got 1, wanted at least 0 and less than 1"},
+        {"[model]\nattention_dropout = 1\n", "model.attention_dropout: got 1, wanted at least 0 and less than 1"},
         {"[rotary]\nscaling = \"longrope\"\n", "wanted one of \"default\", \"linear\", \"dynamic\""},
         {"[model]\npreset = \"qwen3-0.6b\"\n[rotary]\nscaling = \"yarn\"\nfactor = 4\n",
          "rotary.original_length: is 0"},

@@ -91,7 +91,8 @@ ModelConfig published_model(const CsvRow& row, const Implementation& implementat
   model.max_sequence_length = row.whole("seq_len").value_or(0);
   if (model.gated() || model.max_sequence_length == 0)
     model.positions = Positions::rotary;
-  model.dropout = implementation.fused_attention ? 0 : 0.1;
+  const double dropout = implementation.fused_attention ? 0 : 0.1;
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = dropout;
   if (const std::vector<std::string> broken = problems(model); !broken.empty())
     why_not = broken.front();
   return model;

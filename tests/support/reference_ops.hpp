@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
+#include "core/random.hpp"
 #include "tests/support/op_shapes.hpp"
 #include "tests/support/tensors.hpp"
 
@@ -114,8 +116,19 @@ inline Values embedding(const std::vector<TokenId>& tokens, const Values& token_
   return x;
 }
 
+/// What dropout makes of a value of row `row` of all rows of a run: 0 or 1 / (1 - rate) times it.
+inline double dropout_factor(std::uint64_t key, double rate, Index row, Index column) {
+  const std::uint32_t word =
+      philox(key, static_cast<std::uint64_t>(column / 4), static_cast<std::uint64_t>(row)).word[column % 4];
+  return static_cast<double>(word) < std::floor(rate * 0x1p32) ? 0 : 1 / (1 - rate);
+}
+
+/// Factors of the probabilities of a head of a sequence: (B, NH, T, key) to a number.
+using ProbabilityFactor = std::function<double(Index, Index, Index, Index)>;
+
 /// out (N, C) from qkv (N, (NH + 2 NKV)*HS); log_sum_exp (B*NH*T) too if wanted
-inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp = nullptr) {
+inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp = nullptr,
+                        const ProbabilityFactor& factor = {}) {
   const Index channels = s.channels();
   Values out(static_cast<std::size_t>(s.rows() * channels), 0);
   Values probability(static_cast<std::size_t>(s.length));
@@ -140,7 +153,7 @@ inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp
           sum += probability[static_cast<std::size_t>(k)] =
               std::exp(probability[static_cast<std::size_t>(k)] - largest);
         for (Index k = first; k <= t; ++k) {
-          const double share = probability[static_cast<std::size_t>(k)] / sum;
+          const double share = probability[static_cast<std::size_t>(k)] / sum * (factor ? factor(b, h, t, k) : 1);
           for (Index c = 0; c < s.head_size; ++c)
             out[at(b * s.length + t, h * s.head_size + c, channels)] += share * part(2, b, k, h, c);
         }

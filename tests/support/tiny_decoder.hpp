@@ -48,18 +48,31 @@ inline std::vector<std::pair<std::string, ModelConfig>> tiny_models() {
   mixed.bias = mixed.qk_norm = true;
   mixed.positions = Positions::learned;
   mixed.head_dim = 4;  // norms of two channels would magnify rounding
-  return {{"gpt2", tiny_config()}, {"llama", llama}, {"mistral", mistral},
-          {"qwen2", qwen2},        {"qwen3", qwen3}, {"mixed", mixed}};
+  ModelConfig dropout = tiny_config();
+  dropout.num_kv_heads = 1;
+  dropout.embedding_dropout = 0.2;
+  dropout.attention_dropout = 0.4;
+  dropout.residual_dropout = 0.3;
+  return {{"gpt2", tiny_config()}, {"llama", llama}, {"mistral", mistral}, {"qwen2", qwen2},
+          {"qwen3", qwen3},        {"mixed", mixed}, {"dropout", dropout}};
 }
 
 /// Host tokens of one micro-batch.
 struct Tokens {
   std::vector<TokenId> inputs;
   std::vector<TokenId> targets;
-  TokenBatch batch() const { return {inputs.data(), targets.data()}; }
+  TokenBatch batch(Index first_sample = 0) const { return {inputs.data(), targets.data(), first_sample}; }
   /// Rows [first, first + count) as a batch of their own.
-  TokenBatch from(Index first) const { return {inputs.data() + first, targets.data() + first}; }
+  TokenBatch from(Index first, Index first_sample = 0) const {
+    return {inputs.data() + first, targets.data() + first, first_sample};
+  }
 };
+
+/// What evaluation and generation compute.
+inline ModelConfig without_dropout(ModelConfig config) {
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
+  return config;
+}
 
 inline Tokens tiny_tokens(Index rows, const ModelConfig& config = tiny_config(), const std::string& name = "batch") {
   return {random_tokens(name + ".inputs", rows, config.vocab_size),
@@ -134,9 +147,9 @@ struct TinyDecoder {
 
 namespace reference {
 
-/// Logits (N, V) of a decoder in plain loops.
+/// Logits (N, V) of a decoder in plain loops, of the samples from `first_sample` on, with seed 0.
 inline Values decoder_logits(const std::map<std::string, Values>& w, const ModelConfig& config,
-                             const std::vector<TokenId>& tokens, Index batch, Index length) {
+                             const std::vector<TokenId>& tokens, Index batch, Index length, Index first_sample = 0) {
   OpShape shape{batch, length, config.num_heads, config.head_size(), config.vocab_size, config.kv_heads()};
   const auto weight = [&](const std::string& name) { return w.at(name + ".weight"); };
   const auto bias = [&](const std::string& name) {  // zeros, where the layer has none
@@ -162,12 +175,20 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
       }
     return all;
   };
+  const auto drop = [&](Values x, double rate, const std::string& place) {  // (N, C)
+    for (std::size_t i = 0; rate > 0 && i < x.size(); ++i) {
+      const Index row = static_cast<Index>(i) / config.hidden_size, column = static_cast<Index>(i) % config.hidden_size;
+      x[i] *= dropout_factor(RandomStream(0, place).key(), rate, first_sample * length + row, column);
+    }
+    return x;
+  };
   RotaryConfig turning = config.rotary;
   turning.size = config.rotary_size();
   const bool learned = config.positions == Positions::learned;
   const Values no_positions(static_cast<std::size_t>(length * config.hidden_size), 0.0);
   Values x = embedding(tokens, w.at("embedding.token"), learned ? w.at("embedding.position") : no_positions,
                        config.hidden_size, length);
+  x = drop(x, config.embedding_dropout, "embedding");
   for (Index layer = 0; layer < config.num_layers; ++layer) {
     const std::string name = "h." + std::to_string(layer), attend = name + ".attention";
     shape.window = config.window_of(layer);
@@ -183,7 +204,13 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
       qkv = rotary(qkv, shape.qkv_channels(), shape.heads + shape.kv_heads(), shape.head_size, frequencies.of_pairs,
                    frequencies.attention_factor, [&](Index n) { return n % length; });
     }
-    x = add(x, apply(attention(qkv, shape), attend + ".proj"));
+    ProbabilityFactor factor;
+    if (config.attention_dropout > 0)
+      factor = [&](Index b, Index h, Index t, Index key) {
+        return dropout_factor(RandomStream(0, attend + ".probabilities").key(), config.attention_dropout,
+                              ((first_sample + b) * config.num_heads + h) * length + t, key);
+      };
+    x = add(x, drop(apply(attention(qkv, shape, nullptr, factor), attend + ".proj"), config.residual_dropout, attend));
     const Values normed2 = norm(x, name + ".norm2");
     const Values up = apply(normed2, name + ".mlp.up");
     Values activated = up;
@@ -194,7 +221,7 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
     } else {
       activated = gelu(up);
     }
-    x = add(x, apply(activated, name + ".mlp.down"));
+    x = add(x, drop(apply(activated, name + ".mlp.down"), config.residual_dropout, name + ".mlp"));
   }
   const Values zeros(static_cast<std::size_t>(config.vocab_size), 0.0);
   return linear(norm(x, "final_norm"), config.tied_embeddings ? w.at("embedding.token") : weight("head"), zeros);
@@ -202,9 +229,10 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
 
 /// Sum of the token losses.
 inline double decoder_loss(const std::map<std::string, Values>& w, const ModelConfig& config, const Tokens& tokens,
-                           Index batch, Index length) {
+                           Index batch, Index length, Index first_sample = 0) {
   double sum = 0;
-  for (const double loss : cross_entropy(decoder_logits(w, config, tokens.inputs, batch, length), tokens.targets))
+  const Values logits = decoder_logits(w, config, tokens.inputs, batch, length, first_sample);  // (N, V)
+  for (const double loss : cross_entropy(logits, tokens.targets))
     sum += loss;
   return sum;
 }

@@ -20,6 +20,7 @@ inline const std::map<std::string, std::vector<std::string>>& families() {
       return more;
     };
     return std::map<std::string, std::vector<std::string>>{
+        {"dropout", {"model.embedding_dropout=0.2", "model.attention_dropout=0.4", "model.residual_dropout=0.3"}},
         {"llama", with({"rotary.scaling=llama3", "rotary.factor=4", "rotary.original_length=8"})},
         {"mistral", with({"model.window=7"})},
         {"qwen2", with({"model.qkv_bias=true", "model.tied_embeddings=true", "model.window=5", "model.full_layers=1"})},

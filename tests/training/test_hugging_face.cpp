@@ -139,6 +139,7 @@ TEST_P(HuggingFaceModels, ComputeWhatTransformersComputes) {
   const Path checkpoint = import_hugging_face(ForeignWeights(model_), model_, directory_ / "import");
   expect_reference<Fp64>(checkpoint, reference_, 1e-10);
   expect_reference<Fp32>(checkpoint, reference_, 1e-4);
+  expect_reference<Bf16>(checkpoint, reference_, 2e-2);
 }
 
 TEST_P(HuggingFaceModels, TrainAsTheyDoThere) {

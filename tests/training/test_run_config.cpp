@@ -94,7 +94,7 @@ TEST(RunConfig, ConsequencesOfARefusedValueAreNoProblems) {
 
 TEST(RunConfig, WhatDoesNotRestOnARefusedValueIsStillToldWithIt) {
   EXPECT_CONTAINS(error_of(good, {"model.num_layers=abc", "model.num_heads=5"}), "the config has 2 problems\n");
-  EXPECT_CONTAINS(error_of(good, {"model.dropout=1", "model.num_heads=5"}), "the config has 2 problems\n");
+  EXPECT_CONTAINS(error_of(good, {"model.residual_dropout=1", "model.num_heads=5"}), "the config has 2 problems\n");
   EXPECT_CONTAINS(error_of(good, {"run.stepps=10", "run.steps=0"}), "the config has a problem\n");
   EXPECT_CONTAINS(error_of(good, {"batch.global_batchsize=6", "batch.micro_batch_size=3"}),
                   "the config has a problem\n");
