@@ -204,7 +204,7 @@ class HuggingFaceDamage {
     return fmt::format("{} of {} in {}", name, from.filename().string(), to.filename().string());
   }
 
-  // Another file in the index.
+  // Another file in the index, for one tensor or for all of a file.
   std::string remap() {
     const Path path = directory_ / safetensors_index_name;
     Json index = Json::parse(is_small_file(path) ? read_bytes(path) : "", nullptr, false);
@@ -228,9 +228,13 @@ class HuggingFaceDamage {
     std::error_code is_there;
     std::filesystem::create_symlink("nowhere", directory_ / "link.safetensors", is_there);
     const std::string name = any(names), file = any(files);
-    index["weight_map"][name] = file;
+    const Json before = index["weight_map"][name];
+    const bool whole = random_() % 2 == 0;
+    for (auto& [other, place] : index["weight_map"].items())
+      if (other == name || (whole && place == before))
+        place = file;
     write_bytes(path, index.dump());
-    return fmt::format("index: {} in {}", name, file);
+    return fmt::format("index: {}{} in {}", name, whole ? " and all of its file" : "", file);
   }
 
   static std::vector<std::string> names_in(const Json& header) {

@@ -207,10 +207,10 @@ void write_base(const std::string& name, const Path& directory) {
 
 void try_cases(long first, long last) {
   const TemporaryDirectory folder;
-  write_bytes(folder / "secret.safetensors", std::string(4096, 's'));
   const std::vector<std::string> names = {"gpt2", "llama"};
   for (const std::string& name : names)
     write_base(name, folder / name);
+  std::filesystem::copy(shards_in(folder / names.front()).front(), folder / "secret.safetensors");
   Counts counts;
   for (long number = first; number <= last && !testing::Test::HasFailure(); ++number)
     try_case(number, folder / names[static_cast<std::size_t>(number) % names.size()], folder / "case", counts);
