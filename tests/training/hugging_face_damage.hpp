@@ -193,7 +193,17 @@ class HuggingFaceDamage {
     if (names.empty() || second.is_discarded() || !second.is_object())
       return "no header is left";
     const std::string name = any(names);
-    second[name] = Json(first[name]);
+    Json entry = first[name];
+    const Json& offsets = entry["data_offsets"];
+    if (random_() % 2 == 0 && offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
+        offsets[1].is_number_unsigned()) {  // with its bytes: then the file itself is as it should be
+      const auto begin = std::min(offsets[0].get<std::size_t>(), source.data.size());
+      const auto end = std::clamp(offsets[1].get<std::size_t>(), begin, source.data.size());
+      const std::string bytes = source.data.substr(begin, end - begin);
+      entry["data_offsets"] = {target.data.size(), target.data.size() + bytes.size()};
+      target.data += bytes;
+    }
+    second[name] = entry;
     target.header = second.dump();
     if (random_() % 2 == 0) {
       first.erase(name);
