@@ -53,4 +53,20 @@ mkdir kept
 (failures=0; ulimit -f 16; trap '' XFSZ; expect 8 "kept" "$espalier" checkpoint import model --output kept; exit $failures) ||
   failures=$((failures + 1))
 [[ -d kept && -z $(ls -A kept) ]] || fail "a folder that was there is gone, or holds something" <(ls -RA kept)
+# A disk of so many KiB that is full before the first tensor, or in the midst of them.
+if unshare -m true 2>/dev/null; then
+  mkdir disk
+  onto_disk() { unshare -m bash -c 'mount -t tmpfs -o size="$0k" tmpfs disk && { "$@"; code=$?; ls -A disk >left.txt; exit $code; }' "$@"; }
+  # full KIB TEXT COMMAND...: ends with this text, and leaves nothing.
+  full() {
+    local kib=$1 text=$2; shift 2
+    expect 8 "$text" onto_disk "$kib" "$espalier" checkpoint "$@" --output disk/refused
+    says "disk/refused"
+    [[ ! -s left.txt ]] || fail "something is left on a full disk" left.txt
+  }
+  full 40 "no space for a checkpoint" import model
+  full 40 "no space for the weights" export imported
+  full 80 "(errno 28)" import model
+  full 72 "(errno 28)" export imported
+fi
 summary
