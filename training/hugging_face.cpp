@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/tensor.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
