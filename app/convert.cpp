@@ -45,20 +45,29 @@ void require_empty(const Path& directory) {
                .todo = "name another one in --output"});
 }
 
+// Of the directory and its parents those that do not exist, the outermost last.
+std::vector<Path> missing_directories(Path directory) {
+  std::vector<Path> missing;
+  std::error_code ignored;
+  for (; !directory.empty() && !std::filesystem::exists(directory, ignored); directory = directory.parent_path())
+    missing.push_back(directory);
+  return missing;
+}
+
 // Writes into it; after an error nothing of what was written is left.
 template <class Write>
 void into_own_folder(const Path& directory, const Write& write) {
   require_empty(directory);
-  std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(directory, ignored);
-  make_directories(directory);
+  const std::vector<Path> ours = missing_directories(directory);
   try {
+    make_directories(directory);
     write();
   } catch (...) {
+    std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
       std::filesystem::remove_all(entry.path(), ignored);
-    if (is_new)
-      std::filesystem::remove(directory, ignored);
+    for (const Path& made : ours)
+      std::filesystem::remove(made, ignored);
     throw;
   }
 }
@@ -75,6 +84,12 @@ void print_tensor(const std::string& name, ScalarType type, const std::vector<In
   print_answer("  {:<44} {:<5} {:<16} {}\n", printable_line(name), to_string(type), shape_text(shape), other);
 }
 
+// What a dry run ends with.
+void print_plan(const std::string& output, Index tensors, std::size_t bytes, const std::vector<std::string>& files) {
+  print_answer("\nwould write {}: {} of {}, in {}\n", printable_line(output), counted(tensors, "tensor"),
+               bytes_text(bytes), fmt::join(files, ", "));
+}
+
 void print_model(const HuggingFaceModel& model) {
   const ModelConfig& config = model.config;
   print_answer("{}: {} layers, hidden size {}, {} heads, vocabulary {}, {} parameters\n", to_string(model.architecture),
@@ -85,8 +100,16 @@ int import_model(const ConvertArguments& arguments) {
   const ForeignWeights weights(arguments.from);
   print_model(weights.model());
   if (arguments.dry_run) {
-    for (const ForeignParameter& parameter : weights.parameters())
+    require_empty(arguments.output);
+    std::size_t bytes = 0;
+    for (const ForeignParameter& parameter : weights.parameters()) {
       print_tensor(parameter.name, weights.type(parameter), parameter.shape, "from " + parameter.part.tensor);
+      bytes += tensor_bytes(parameter.shape, weights.type(parameter));
+    }
+    std::vector<std::string> files = {"checkpoints/step-00000000"};
+    for (const std::string& name : tokenizer_files(arguments.from))
+      files.push_back("tokenizer/" + name);
+    print_plan(arguments.output, static_cast<Index>(weights.parameters().size()), bytes, files);
     return 0;
   }
   Path checkpoint;
@@ -123,14 +146,22 @@ int export_model(const ConvertArguments& arguments) {
   const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
   const ExportPlan plan = plan_export(checkpoint, type);
   print_model(plan.model);
+  std::vector<std::string> files = tokenizer_files(tokenizer_beside(checkpoint.path()));
   if (arguments.dry_run) {
-    for (const SafetensorsWriter::Tensor& tensor : plan.tensors)
+    require_empty(arguments.output);
+    std::size_t bytes = 0;
+    for (const SafetensorsWriter::Tensor& tensor : plan.tensors) {
       print_tensor(tensor.name, tensor.type, tensor.shape, "");
+      bytes += tensor_bytes(tensor.shape, tensor.type);
+    }
+    std::ranges::copy(SafetensorsWriter(arguments.output, plan.tensors, shard_bytes).files(),
+                      std::back_inserter(files));
+    files.emplace_back("config.json");
+    print_plan(arguments.output, static_cast<Index>(plan.tensors.size()), bytes, files);
     return 0;
   }
-  std::vector<std::string> files;
   into_own_folder(arguments.output, [&] {
-    files = copy_tokenizer(tokenizer_beside(checkpoint.path()), arguments.output);
+    copy_tokenizer(tokenizer_beside(checkpoint.path()), arguments.output);
     std::ranges::copy(export_hugging_face(checkpoint, plan, arguments.output, shard_bytes), std::back_inserter(files));
   });
   print_answer("wrote {}: {}\n", arguments.output, fmt::join(files, ", "));
@@ -144,7 +175,7 @@ void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   CLI::App* const command = parent.add_subcommand("import", "Make a checkpoint of a Hugging Face model");
   command->add_option("directory", arguments->from, "a directory with config.json and model.safetensors")->required();
   command->add_option("--output", arguments->output, "new directory, for `espalier train --init-from`")->required();
-  command->add_flag("--dry-run", arguments->dry_run, "list the tensors and write nothing");
+  command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint import gpt2/ --output models/gpt2");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return import_model(*arguments); }; });
 }
@@ -158,7 +189,7 @@ void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   command->add_option("--output", arguments->output, "new directory, for transformers' from_pretrained()")->required();
   command->add_option("--dtype", arguments->dtype, "fp32 (default), bf16, fp16 or fp64");
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
-  command->add_flag("--dry-run", arguments->dry_run, "list the tensors and write nothing");
+  command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return export_model(*arguments); }; });
 }

@@ -112,6 +112,7 @@ void Hdf5Writer::close() {
 }
 
 std::string hdf5_version() {
+  const auto turn = enter();  // whichever call is the first opens the library
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);

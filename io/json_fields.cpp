@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -14,9 +15,12 @@ namespace espalier {
 namespace {
 
 std::string shown(const nlohmann::json& value) {
-  if (value.is_structured())
+  constexpr std::size_t most = 40;
+  std::string text = value.size() > most ? "" : json_text(value);
+  if (value.is_structured() && (text.empty() || text.size() > most))
     return fmt::format("{} of {}", value.is_array() ? "a list" : "an object", value.size());
-  return fmt::format("{:.40}", json_text(value));
+  text.resize(std::min(text.size(), most));
+  return text;
 }
 
 }  // namespace

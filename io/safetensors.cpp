@@ -57,7 +57,7 @@ struct HeaderEntry {
   IndexRange bytes;
 };
 
-HeaderEntry entry_from(const std::string& name, const nlohmann::json& item, Index data_bytes) {
+HeaderEntry entry_from(const std::string& name, const nlohmann::json& item) {
   HeaderEntry entry{.name = name, .tensor = {}, .bytes = {}};
   entry.tensor.dtype = field<std::string>(item, "dtype");
   const auto dtype = std::ranges::find(dtypes, entry.tensor.dtype, [](const Dtype& d) { return std::string(d.name); });
@@ -65,39 +65,50 @@ HeaderEntry entry_from(const std::string& name, const nlohmann::json& item, Inde
     refuse_field("dtype", item.at("dtype"), "a type of the safetensors format");
   entry.tensor.type = dtype->type;
   entry.tensor.shape = values_field<Index>(item, "shape", IntegerRange{0, Index{1} << 40});
-  const auto offsets = values_field<Index>(item, "data_offsets", IntegerRange{0, data_bytes});
+  const auto offsets = values_field<Index>(item, "data_offsets", IntegerRange{0});
   if (offsets.size() != 2 || offsets[0] > offsets[1])
     refuse_field("data_offsets", item.at("data_offsets"), "[begin, end] inside the file");
-  Index bytes = dtype->bytes;
-  if (std::ranges::count(entry.tensor.shape, 0) > 0)
-    bytes = 0;
+  entry.bytes = {offsets[0], offsets[1]};
+  const Index size = offsets[1] - offsets[0];
+  Index bytes = std::ranges::count(entry.tensor.shape, 0) > 0 ? 0 : dtype->bytes;
   for (const Index extent : entry.tensor.shape)
-    if (bytes > 0 && bytes > data_bytes / extent)
-      refuse_field("shape", item.at("shape"), "a tensor that fits into the file");
+    if (bytes > 0 && bytes > size / extent)
+      refuse_field("shape", entry.tensor.shape, fmt::format("a tensor of {} bytes, as its data_offsets say", size));
     else
       bytes *= extent;
-  if (offsets[1] - offsets[0] != bytes)
-    refuse_field("data_offsets", item.at("data_offsets"), fmt::format("{} bytes", bytes));
-  entry.bytes = {offsets[0], offsets[1]};
+  if (size != bytes)
+    refuse_field("data_offsets", offsets, fmt::format("{} bytes, as its shape says", bytes));
   return entry;
 }
 
-// Of a file of the directory itself: no path leads out of it.
+// The same, where an error names the tensor.
+HeaderEntry named_entry(const std::string& name, const nlohmann::json& item) {
+  try {
+    return entry_from(name, item);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{:.100}: {}", name, error.what()));
+  }
+}
+
+// A link that leads nowhere is there: opening it says so.
+bool is_there(const Path& path) {
+  std::error_code missing;
+  return std::filesystem::symlink_status(path, missing).type() != std::filesystem::file_type::not_found;
+}
+
+// Of a file of the directory itself: no path leads out of it, and none ends before the name does.
 bool is_file_name(const std::string& name) {
-  return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+  return !name.empty() && name.find('/') == std::string::npos && name.find('\0') == std::string::npos && name != "." &&
+         name != "..";
 }
 
 }  // namespace
 
 SafetensorsReader::SafetensorsReader(const Path& directory) : directory_(directory) {
-  const auto is_there = [&](const char* name) {
-    std::error_code missing;
-    return std::filesystem::symlink_status(directory / name, missing).type() != std::filesystem::file_type::not_found;
-  };
-  const bool has_pickles = is_there("pytorch_model.bin");
-  if (is_there(safetensors_name))
+  const bool has_pickles = is_there(directory / "pytorch_model.bin");
+  if (is_there(directory / safetensors_name))
     read_header(safetensors_name);
-  else if (is_there(safetensors_index_name))
+  else if (is_there(directory / safetensors_index_name))
     read_indexed();
   else
     refuse(directory, "the directory has no weights in the safetensors format",
@@ -124,6 +135,10 @@ void SafetensorsReader::read_indexed() {
     if (!is_file_name(file))
       refuse(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
              "files of the same directory", "load no models of people that you do not trust");
+    if (!names.contains(file) && !is_there(directory_ / file))
+      refuse(directory_ / file, "a file of weights is missing", "no such file",
+             fmt::format("the file in which {} says that {} lies", safetensors_index_name, tensor),
+             "copy or download it again, into the same directory");
     names.insert(file);
   }
   for (const std::string& name : names)
@@ -156,7 +171,7 @@ void SafetensorsReader::read_header(const std::string& file) {
       throw std::runtime_error("the header is no object");
     for (const auto& [name, item] : json.items())
       if (name != "__metadata__")
-        entries.push_back(entry_from(name, item, data_bytes));
+        entries.push_back(named_entry(name, item));
   } catch (const std::runtime_error& error) {
     refuse(path, "the header of a safetensors file cannot be used", error.what(),
            "the header that transformers writes");
@@ -177,8 +192,11 @@ void SafetensorsReader::read_header(const std::string& file) {
   for (HeaderEntry& entry : entries) {
     entry.tensor.file = file;
     entry.tensor.offset = static_cast<Index>(begin) + entry.bytes.begin;
-    if (!tensors_.emplace(entry.name, std::move(entry.tensor)).second)
-      refuse(path, "two files of weights have the same tensor", entry.name, "each tensor once");
+    const auto [found, is_new] = tensors_.emplace(entry.name, std::move(entry.tensor));
+    if (!is_new)
+      refuse(path, "two files of weights have the same tensor",
+             fmt::format("{}, as {}", entry.name, found->second.file), "each tensor once",
+             "leave the files of one save in the directory, and no others");
   }
 }
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "models/largest_model.hpp"
+
 namespace espalier {
 namespace {
 
@@ -50,6 +52,9 @@ std::vector<std::string> problems(const ModelConfig& model) {
   if (model.head_dim == 0)
     divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
   divisible("num_heads", model.num_heads, "num_kv_heads", model.kv_heads());
+  if (model.num_heads > 0 && model.q_size() > LargestModel::channels)
+    found.push_back(fmt::format("num_heads {} times head_dim {} is {} channels, wanted at most {}", model.num_heads,
+                                model.head_size(), model.q_size(), LargestModel::channels));
   if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size()))
     found.push_back(fmt::format("{} is {}, wanted an even number of channels that turn, at most {}",
                                 model.rotary.size == 0 ? "head_dim" : "rotary.size", size, model.head_size()));

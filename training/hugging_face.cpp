@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/tensor.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
@@ -129,17 +130,20 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
   return files;
 }
 
-std::vector<std::string> copy_tokenizer(const Path& from, const Path& to) {
-  std::vector<std::string> copied;
-  for (const char* const name : accompanying_files) {
-    std::error_code missing;
-    if (!std::filesystem::is_regular_file(from / name, missing))
-      continue;
+std::vector<std::string> tokenizer_files(const Path& directory) {
+  std::vector<std::string> found;
+  std::error_code missing;
+  for (const char* const name : accompanying_files)
+    if (std::filesystem::is_regular_file(directory / name, missing))
+      found.emplace_back(name);
+  return found;
+}
+
+void copy_tokenizer(const Path& from, const Path& to) {
+  for (const std::string& name : tokenizer_files(from)) {
     make_directories(to);
     write_file_atomically(to / name, read_file(from / name, ExitCode::data, LargestFile::manifest));
-    copied.emplace_back(name);
   }
-  return copied;
 }
 
 }  // namespace espalier

@@ -32,7 +32,10 @@ ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type);
 std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint, const ExportPlan& plan,
                                              const Path& directory, Index shard_bytes);
 
-/// Copies the files of a tokenizer that `from` has; returns their names.
-std::vector<std::string> copy_tokenizer(const Path& from, const Path& to);
+/// Names of the files of a tokenizer that the directory has.
+std::vector<std::string> tokenizer_files(const Path& directory);
+
+/// Copies those files.
+void copy_tokenizer(const Path& from, const Path& to);
 
 }  // namespace espalier

@@ -28,7 +28,18 @@ Architecture architecture_in(const json& config) {
   std::vector<std::string> known;
   for (const Architecture architecture : all_hugging_face_architectures())
     known.emplace_back(to_string(architecture));
-  refuse_field("architectures", config.at("architectures"), fmt::format("one of {}", fmt::join(known, ", ")));
+  throw std::runtime_error(fmt::format("\"architectures\" is {:.100}, wanted one of {}",
+                                       json_text(config.at("architectures")), fmt::join(known, ", ")));
+}
+
+// By its method, of which there are many.
+void refuse_quantization(const json& config) {
+  if (!is_set(config, "quantization_config"))
+    return;
+  const json& quantization = config.at("quantization_config");
+  const bool has_name = quantization.is_object() && quantization.contains("quant_method");
+  refuse_field("quantization_config", has_name ? quantization.at("quant_method") : quantization,
+               "weights that are not quantized");
 }
 
 ModelConfig gpt2_from(const json& config) {
@@ -92,8 +103,7 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
   try {
     const json config = parse_json(read_file(path, ExitCode::data, LargestFile::record));
     model.architecture = architecture_in(config);
-    if (is_set(config, "quantization_config"))
-      refuse_field("quantization_config", config.at("quantization_config"), "weights that are not quantized");
+    refuse_quantization(config);
     model.config = model.architecture == Architecture::gpt2 ? gpt2_from(config)
                                                             : llama_from_hugging_face(model.architecture, config);
     const std::vector<std::string> broken = problems(model.config);

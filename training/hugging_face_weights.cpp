@@ -73,13 +73,23 @@ std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model) 
 }
 
 ForeignWeights::ForeignWeights(Path directory)
-    : directory_(std::move(directory)),
-      model_(read_hugging_face_config(directory_)),
-      reader_(directory_),
-      parameters_(foreign_parameters(model_)) {
+    : directory_(std::move(directory)), model_(read_hugging_face_config(directory_)), reader_(directory_) {
+  require_layers();
+  parameters_ = foreign_parameters(model_);
   name_tensors();
   require_shapes();
   require_no_others();
+}
+
+// Of what a config.json promises, no more is built than the files may have.
+void ForeignWeights::require_layers() const {
+  const auto tensors = static_cast<Index>(reader_.tensors().size());
+  if (model_.config.num_layers > tensors)
+    throw Error(ExitCode::data, {.what = "the weights lack layers that config.json describes",
+                                 .where = directory_.string(),
+                                 .got = fmt::format("{} tensors in all", tensors),
+                                 .wanted = fmt::format("those of {} layers", model_.config.num_layers),
+                                 .todo = is_config_theirs});
 }
 
 // A file of the trunk alone is without its name, as GPT-2 first was. A tied table may lie under the name of the head.

@@ -44,6 +44,7 @@ class ForeignWeights {
   void require_tied_head() const;
 
  private:
+  void require_layers() const;
   void name_tensors();
   void require_shapes() const;
   void require_no_others() const;

@@ -7,12 +7,13 @@ two_ranks=("$@")
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 exits 0 "$espalier" train tiny.toml
-expect 0 "transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint export run --output model --dry-run
+expect 0 "transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint export run --output model --dry-run --shard-size "20 kB"
+says "would write model: 28 tensors of 101.0 KiB" "model-00001-of-00005.safetensors, " "config.json"
 [[ ! -e model ]] || fail "a dry run wrote something"
 expect 0 "GPT2LMHeadModel" "$espalier" checkpoint export run --output model
 says "model.safetensors" "config.json"
 expect 0 "from transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint import model --output imported --dry-run
-says "h.0.attention.query.weight"
+says "h.0.attention.query.weight" "would write imported: " "checkpoints/step-00000000"
 [[ ! -e imported ]] || fail "a dry run wrote something"
 echo '{}' >model/tokenizer.json
 expect 0 "wrote imported/checkpoints/step-00000000" "$espalier" checkpoint import model --output imported
@@ -47,6 +48,8 @@ expect 3 "config.json" "$espalier" checkpoint import run --output other
 expect 3 "config.json" "$espalier" checkpoint import nowhere --output other
 expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported
 expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
+expect 2 "a folder of its own" "$espalier" checkpoint export run --output model --dry-run
+expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported --dry-run
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
 expect 4 "checkpoint" "$espalier" checkpoint export model --output other

@@ -145,7 +145,7 @@ TEST(JsonFields, are_of_their_type_and_within_their_range) {
   refused([&] { field<bool>(values, "five"); }, "true or false");
   refused([&] { values_field<int>(values, "mixed"); }, "mixed");
   refused([&] { list_field(values, "list", 1); }, "at most 1");
-  refused([&] { object_field(values, "list"); }, "a list of 2");
+  refused([&] { object_field(values, "list"); }, "\"list\" is [1,2]");
 }
 
 TEST(JsonFields, of_run_json_are_sane) {

@@ -103,16 +103,18 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
       {"short", "5 bytes"},
       {file_of(good, 8, std::uint64_t{1} << 62), "safetensors format"},
       {file_of(good, 8, 2000), "safetensors format"},
-      {file_of(good, 7), "data_offsets"},
+      {file_of(good, 7), "8 by its header"},
       {file_of(good, 9), "has grown"},
       {file_of("[1]", 0), "no object"},
       {file_of(std::string(300, '['), 0), "header"},
       {with("\"F32\"", "\"F33\""), "dtype"},
-      {with("[2]", "[3]"), "fits into the file"},
-      {with("[2]", "[1]"), "4 bytes"},
+      {with("[2]", "[3]"), "\"shape\" is [3], wanted a tensor of 8 bytes"},
+      {with("[2]", "[1]"), "t: \"data_offsets\" is [0,8], wanted 4 bytes"},
       {with("[2]", "[-2]"), "shape"},
-      {with("[2]", "[1099511627776, 1099511627776, 1099511627776]"), "fits into the file"},
+      {with("[2]", "[1099511627776, 1099511627776, 1099511627776]"), "a tensor of 8 bytes"},
       {with("[0,8]", "[0,9]"), "data_offsets"},
+      {with("[2],\"data_offsets\":[0,8]", "[4294967296],\"data_offsets\":[0,17179869184]"),
+       "17179869184 by its header"},
       {with("[0,8]", "[8,0]"), "data_offsets"},
       {with("[0,8]", "[0]"), "data_offsets"},
       {with("[0,8]", "[-8,0]"), "data_offsets"},
@@ -159,16 +161,27 @@ TEST(Safetensors, IndexesThatLieAreRefused) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {R"({"weight_map":{"b":"../model.safetensors"}})", "elsewhere"},
       {R"({"weight_map":{"b":""}})", "elsewhere"},
+      {R"({"weight_map":{"b":"model-00001-of-00003.safetensors\u0000"}})", "elsewhere"},
       {R"({"weight_map":{"b":5}})", "weight_map"},
       {R"({"metadata":{}})", "weight_map"},
       {R"({"weight_map":{"z":"model-00001-of-00003.safetensors"}})", "lacks a tensor"},
-      {R"({"weight_map":{"b":"model-00009-of-00009.safetensors"}})", "model-00009"}};
+      {R"({"weight_map":{"b":"model-00009-of-00009.safetensors"}})", "says that b lies"}};
   for (const auto& [text, words] : bad) {
     const TemporaryDirectory directory;
     write_three(directory.path(), 1);
     write_bytes(directory / safetensors_index_name, text);
     expect_error(ExitCode::data, {words}, [&] { SafetensorsReader{directory.path()}; });
   }
+}
+
+TEST(Safetensors, ATensorInTwoFilesIsRefused) {
+  const TemporaryDirectory directory;
+  write_three(directory.path(), 1);
+  std::filesystem::copy(directory / "model-00001-of-00003.safetensors", directory / "other.safetensors");
+  write_bytes(directory / safetensors_index_name,
+              R"({"weight_map":{"b":"model-00001-of-00003.safetensors","a":"other.safetensors"}})");
+  expect_error(ExitCode::data, {"other.safetensors", "b, as model-00001-of-00003.safetensors"},
+               [&] { SafetensorsReader{directory.path()}; });
 }
 
 TEST(Safetensors, DirectoriesWithoutThemAreRefused) {

@@ -229,8 +229,10 @@ TEST(HuggingFaceConfig, WhatEspalierDoesNotComputeIsRefused) {
       {"\"scale_attn_weights\": true", "\"scale_attn_weights\": false", "scale_attn_weights"},
       {"\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true", "inverse_layer_idx"},
       {"\"model_type\": \"gpt2\"", "\"model_type\": \"gpt_neo\"", "model_type"},
-      {"\"n_embd\": 32", "\"quantization_config\": {\"bits\": 4}, \"n_embd\": 32", "quantization_config"},
-      {"GPT2LMHeadModel", "BloomForCausalLM", "GPT2LMHeadModel, LlamaForCausalLM"},
+      {"\"n_embd\": 32", "\"quantization_config\": {\"bits\": 4}, \"n_embd\": 32", "{\"bits\":4}"},
+      {"\"n_embd\": 32", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"n_embd\": 32", "is \"awq\""},
+      {"GPT2LMHeadModel", "BloomForCausalLM",
+       "[\"BloomForCausalLM\"], wanted one of GPT2LMHeadModel, LlamaForCausalLM"},
       {"\"n_layer\": 2", "\"n_layer\": -2", "n_layer"},
       {"\"n_layer\": 2", "\"n_layer\": 2.5", "n_layer"},
       {"\"n_layer\": 2", "\"n_layer\": 2000000000", "n_layer"},
@@ -245,6 +247,9 @@ TEST(HuggingFaceConfig, WhatEspalierDoesNotComputeIsRefused) {
                [&] { model_of(with_config(llama, "\"silu\"", "\"relu\"").config); });
   expect_error(ExitCode::data, {"num_kv_heads 3"}, [&] {
     model_of(with_config(llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3").config);
+  });
+  expect_error(ExitCode::data, {"262144 times head_dim 8 is 2097152"}, [&] {
+    model_of(with_config(llama, "\"num_attention_heads\": 4", "\"num_attention_heads\": 262144").config);
   });
   const TemporaryDirectory empty;
   expect_error(ExitCode::data, {"config.json"}, [&] { read_hugging_face_config(empty.path()); });

@@ -54,6 +54,8 @@ TEST(HuggingFaceWeights, ATensorTooManyOrTooFewIsRefused) {
   write_model(directory / "fewer", gpt2(), ScalarType::fp32);
   write_bytes(directory / "fewer/config.json", with_config(gpt2(), "\"n_layer\": 2", "\"n_layer\": 3").config);
   expect_error(ExitCode::data, {"lack a tensor", "transformer.h.2."}, [&] { ForeignWeights{directory / "fewer"}; });
+  write_bytes(directory / "fewer/config.json", with_config(gpt2(), "\"n_layer\": 2", "\"n_layer\": 16384").config);
+  expect_error(ExitCode::data, {"tensors in all", "16384 layers"}, [&] { ForeignWeights{directory / "fewer"}; });
 }
 
 TEST(HuggingFaceWeights, BuffersOfOlderVersionsAreLeft) {
