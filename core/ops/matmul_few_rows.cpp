@@ -1,11 +1,24 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <utility>
+
 #include "core/kokkos_compat.hpp"
 #include "core/ops/matmul_kernels.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier::impl {
 namespace {
+
+// a * b + c, rounded in one way, whatever stands around it: where the CPU can fuse, the compiler may not choose.
+template <class T>
+KOKKOS_INLINE_FUNCTION T fused(T a, T b, T c) {
+#if defined(FP_FAST_FMA) && defined(FP_FAST_FMAF)
+  return std::fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
 
 // c(i, j) of `rows` x `cols` elements. The order of each sum depends on nothing but its length.
 template <int rows, int cols, class T>
@@ -18,17 +31,17 @@ KOKKOS_INLINE_FUNCTION void dot_products(T* c, Index c_stride, const T* a, Index
     for (int i = 0; i < rows; ++i)
       for (int j = 0; j < cols; ++j)
         for (int l = 0; l < lanes; ++l)
-          sums[i][j][l] += a[i * a_stride + k + l] * b[j * b_stride + k + l];
+          sums[i][j][l] = fused(a[i * a_stride + k + l], b[j * b_stride + k + l], sums[i][j][l]);
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < cols; ++j) {
       T* const sum = sums[i][j];
       for (int l = 0; k + l < inner; ++l)
-        sum[l] += a[i * a_stride + k + l] * b[j * b_stride + k + l];
+        sum[l] = fused(a[i * a_stride + k + l], b[j * b_stride + k + l], sum[l]);
       for (int half = lanes / 2; half > 0; half /= 2)
         for (int l = 0; l < half; ++l)
           sum[l] += sum[l + half];
       T& out = c[i * c_stride + j];
-      out = alpha * sum[0] + (beta == T(0) ? T(0) : beta * out);
+      out = fused(alpha, sum[0], beta == T(0) ? T(0) : beta * out);
     }
 }
 
