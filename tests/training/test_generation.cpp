@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/memory_ledger.hpp"
+#include "tests/support/allclose.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/loaded_model.hpp"
@@ -117,23 +119,20 @@ TEST_F(TextsOf, TooFewHeadsAreRefused) {
 
 TEST_F(TextsOf, AsManyAsMemoryHasRoomFor) {
   const CheckpointReader checkpoint(train("memory", {}));
+  const auto weights_so_far = [] { return MemoryLedger::instance().current()[Category::weights]; };
+  const std::size_t before = weights_so_far();
   LoadedModel<Fp32> model(checkpoint, 0);
+  const std::size_t weights = weights_so_far() - before;
   EXPECT_EQ(model.sequences_that_fit(7, 40), 7) << "unknown memory";
-  const auto fitting = [&](std::size_t bytes) { return LoadedModel<Fp32>(checkpoint, bytes).sequences_that_fit(7, 40); };
-  const std::size_t weights = static_cast<std::size_t>(model.decoder().cache_bytes({1, 40, 40}));
-  std::size_t bytes = std::size_t{64} << 20;
-  EXPECT_EQ(fitting(bytes), 7);
-  Index last = 7;
-  std::set<Index> seen;
-  for (; last > 0 && bytes > weights; bytes -= 1024) {
-    try {
-      last = fitting(bytes);
-    } catch (const Error&) {
-      break;  // not even the weights
-    }
-    seen.insert(last);
+  for (const Index count : {1, 2, 5}) {
+    const std::size_t need =
+        weights + static_cast<std::size_t>(model.decoder().cache_bytes({.sequences = count, .length = 40, .rows = 40}));
+    LoadedModel<Fp32> tight(checkpoint, need);
+    EXPECT_EQ(tight.sequences_that_fit(7, 40), count);
+    EXPECT_NO_THROW(tight.make_room_to_generate(count, 40));
+    EXPECT_THROW(tight.make_room_to_generate(count + 1, 40), Error);
+    EXPECT_EQ(LoadedModel<Fp32>(checkpoint, need - 1).sequences_that_fit(7, 40), count - 1);
   }
-  EXPECT_EQ(seen, (std::set<Index>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 }  // namespace
