@@ -10,14 +10,15 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/generated_text.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
-#include "core/random.hpp"
 #include "io/block_copy.hpp"
 #include "io/input_limits.hpp"
-#include "io/stop_texts.hpp"
 #include "io/tokenizer.hpp"
-#include "models/sampler.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/process_mesh.hpp"
 #include "parallel/runtime.hpp"
 #include "training/loaded_model.hpp"
 #include "training/require_memory.hpp"
@@ -30,49 +31,8 @@ struct GenerateArguments {
   std::string checkpoint;
   std::vector<std::string> prompts;
   std::string prompts_file;
-  Index max_tokens = 400;
-  std::vector<std::string> stop_texts;
-  std::vector<TokenId> stop_tokens;
-  SamplingConfig sampling{.temperature = 0.8, .top_p = 0.95};
-  std::uint64_t seed = 1;
-};
-
-// A model with room for sequences that grow: memory and work follow the text, not the longest one possible.
-class Generator {
- public:
-  Generator(const CheckpointReader& checkpoint, std::size_t available_bytes)
-      : path_(checkpoint.path()), model_(checkpoint, available_bytes) {}
-
-  const ModelConfig& shape() const { return model_.shape(); }
-
-  // Logits (V) of the token that follows.
-  std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
-    make_room(static_cast<Index>(tokens.size()));
-    const std::vector<float> row = model_.next_logits(tokens);
-    std::vector<double> logits(row.begin(), row.end());
-    if (!is_finite(ScalarType::fp64, logits.data(), std::ssize(logits)))
-      throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
-                                         .where = path_.string(),
-                                         .got = "nan or inf",
-                                         .wanted = "the finite weights of a model that has not diverged",
-                                         .todo = "name an older checkpoint"});
-    return logits;
-  }
-
- private:
-  void make_room(Index length) {
-    if (length <= room_)
-      return;
-    room_ = std::max<Index>(room_, 32);
-    while (room_ < length)
-      room_ *= 2;
-    room_ = std::min(room_, shape().max_sequence_length);
-    model_.make_room_to_generate(room_);
-  }
-
-  Path path_;
-  LoadedModel<Fp32> model_;
-  Index room_ = 0;
+  Index batch_size = 0;  // 0: as many as memory has room for, and pay
+  GenerationRules rules;
 };
 
 // The character that a byte of UTF-8 belongs to.
@@ -146,58 +106,103 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
                .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
 }
 
-// Writes a prompt and what the model makes of it. The same text for the same seed, whatever was written before.
-void write_text(const std::string& prompt, const GenerateArguments& options, const Tokenizer& tokenizer,
-                Generator& generator) {
-  std::vector<TokenId> tokens;
-  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens);
-  const RandomStream random(options.seed, "generate");
-  StopTexts stop(options.stop_texts);
-  ModelText text;
-  text.write(prompt);
-  const auto num_texts = static_cast<std::size_t>(tokenizer.vocab_size());  // a padded vocabulary has more ids
-  const auto longest = static_cast<std::size_t>(generator.shape().max_sequence_length);
-  for (Index i = 0; i < options.max_tokens && !stop.found(); ++i) {
-    const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
-    const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-    std::vector<double> logits = generator.next_logits(window);
-    logits.resize(std::min(logits.size(), num_texts));
-    const TokenId token =
-        sample(candidates(std::move(logits), tokens, options.sampling), random.uniform(static_cast<std::uint64_t>(i)));
-    if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
-      break;
-    tokens.push_back(token);
-    text.write(stop.write(tokenizer.decode(std::span<const TokenId>(&token, 1))));
+void require_finite(const std::vector<float>& logits, const std::string& checkpoint) {
+  if (!is_finite(ScalarType::fp32, logits.data(), std::ssize(logits)))
+    throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
+                                       .where = checkpoint,
+                                       .got = "nan or inf",
+                                       .wanted = "the finite weights of a model that has not diverged",
+                                       .todo = "name an older checkpoint"});
+}
+
+// Room for all prompts, or for as many as are computed together. @returns how many
+Index make_room(LoadedModel<Fp32>& model, const GenerateArguments& options, const std::vector<GeneratedText>& texts,
+                const Communicator& world) {
+  const Index most = model.shape().max_sequence_length;
+  Index length = 0;
+  for (const GeneratedText& text : texts)
+    length = std::max(length, std::ssize(text.window(most)));
+  length = std::min(most, length + std::min(most, options.rules.max_tokens));
+  Index together = std::min(std::ssize(texts), options.batch_size);
+  if (options.batch_size == 0) {
+    const Index useful = std::min(std::ssize(texts), LoadedModel<Fp32>::useful_sequences);
+    const Index fitting = all_reduce(world, model.sequences_that_fit(useful, length), ReduceOp::min);
+    together = std::max<Index>(fitting, 1);
   }
-  text.write(stop.finish());
-  text.finish();
+  attempt_together(world, ExitCode::memory, [&] { model.make_room_to_generate(together, length); });
+  return together;
+}
+
+// A text that is complete leaves its place to the next one. Rank 0 draws and prints.
+void write_texts(LoadedModel<Fp32>& model, const GenerateArguments& options, std::vector<GeneratedText>& texts,
+                 const std::string& checkpoint, const Communicator& world) {
+  std::vector<std::size_t> place_of(static_cast<std::size_t>(make_room(model, options, texts, world)), texts.size());
+  std::size_t begun = 0;
+  TextPrinter printer;
+  for (;;) {
+    std::vector<TextSoFar> growing;
+    std::vector<GeneratedText*> grown;
+    for (std::size_t place = 0; place < place_of.size(); ++place) {
+      std::size_t& text = place_of[place];
+      if ((text == texts.size() || texts[text].is_complete()) && begun < texts.size())
+        text = begun++;
+      if (text == texts.size() || texts[text].is_complete())
+        continue;
+      grown.push_back(&texts[text]);
+      growing.push_back({static_cast<int>(place), texts[text].window(model.shape().max_sequence_length)});
+    }
+    if (world.rank() == 0)
+      printer.print(texts);
+    if (growing.empty())
+      return;
+    const std::vector<std::vector<float>> logits = model.next_logits(growing);  // (V) each
+    std::vector<TokenId> tokens(grown.size());
+    for (std::size_t i = 0; i < grown.size(); ++i) {
+      require_finite(logits[i], checkpoint);
+      if (world.rank() == 0)
+        tokens[i] = grown[i]->draw(logits[i]);
+    }
+    broadcast(world, std::span<TokenId>(tokens), 0);
+    for (std::size_t i = 0; i < grown.size(); ++i)
+      grown[i]->add(tokens[i]);
+  }
 }
 
 int generate(const GenerateArguments& options, const Communicator& world) {
   const bool from_file = !options.prompts_file.empty();
-  std::vector<std::string> prompts = from_file ? prompts_in(options.prompts_file) : options.prompts;
+  std::vector<std::string> prompts = options.prompts;
+  attempt_together(world, ExitCode::data, [&] {
+    if (from_file)
+      prompts = prompts_in(options.prompts_file);
+  });
   if (prompts.empty())
     prompts.emplace_back();
+  const ProcessMesh mesh(world, {.degrees = {{world.size(), 1, 1}}});
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<Generator> generator;
+  std::unique_ptr<LoadedModel<Fp32>> model;
+  std::string path;
   const std::size_t available_bytes = memory_of_a_rank(world);
   load_newest(options.checkpoint, world, note_to_stderr, [&](const CheckpointReader& checkpoint) {
+    model.reset();  // frees what another checkpoint has filled
+    path = checkpoint.path().string();
     tokenizer = tokenizer_of(checkpoint);
-    generator = std::make_unique<Generator>(checkpoint, available_bytes);
+    model = std::make_unique<LoadedModel<Fp32>>(checkpoint, available_bytes, &mesh.tp());
   });
   const auto name_of = [&](std::size_t i) {
     if (from_file)
       return fmt::format("{}, prompt {}", options.prompts_file, i + 1);
     return prompts.size() == 1 ? std::string("--prompt") : fmt::format("--prompt number {}", i + 1);
   };
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    require_vocabulary(prompts[i], name_of(i), *tokenizer, generator->shape().vocab_size);
-  require_stop_tokens(options.stop_tokens, generator->shape().vocab_size);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (prompts.size() > 1)  // as head and tail do
-      print_answer("{}==> {} of {} <==\n", i == 0 ? "" : "\n", i + 1, prompts.size());
-    write_text(prompts[i], options, *tokenizer, *generator);
-  }
+  const Index vocab_size = model->shape().vocab_size;
+  attempt_together(world, ExitCode::usage, [&] {
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      require_vocabulary(prompts[i], name_of(i), *tokenizer, vocab_size);
+    require_stop_tokens(options.rules.stop_tokens, vocab_size);
+  });
+  std::vector<GeneratedText> texts;
+  for (const std::string& prompt : prompts)
+    texts.emplace_back(prompt, options.rules, *tokenizer);
+  write_texts(*model, options, texts, path, world);
   return 0;
 }
 
@@ -211,43 +216,47 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   one_value_each(*prompt);
   command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")
       ->excludes(prompt);
-  command->add_option("--max-tokens", options->max_tokens, "tokens to write; default 400")->check(at_least(1));
-  one_value_each(*command->add_option("--stop", options->stop_texts,
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   fmt::format("prompts computed together; default: as many as memory allows, up to {}",
+                               LoadedModel<Fp32>::useful_sequences))
+      ->check(between(1, 1 << 20));
+  command
+      ->add_option("--max-tokens", options->rules.max_tokens,
+                   "tokens to write for each prompt, for which memory is taken; default 400")
+      ->check(at_least(1));
+  one_value_each(*command->add_option("--stop", options->rules.stop_texts,
                                       "end before this text, which is not written; may be repeated"));
-  one_value_each(
-      *command->add_option("--stop-token", options->stop_tokens, "the same for the token of this id; may be repeated"))
+  one_value_each(*command->add_option("--stop-token", options->rules.stop_tokens,
+                                      "the same for the token of this id; may be repeated"))
       .check(between(0, std::numeric_limits<TokenId>::max()));
-  command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
+  command
+      ->add_option("--temperature", options->rules.sampling.temperature,
+                   "0 = always the most likely token; default 0.8")
       ->check(real_between(0, 1000));
-  command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")
+  command->add_option("--top-k", options->rules.sampling.top_k, "only the k most likely tokens; 0 (default): all")
       ->check(at_least(0));
   command
-      ->add_option("--top-p", options->sampling.top_p,
+      ->add_option("--top-p", options->rules.sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(real_between(0, 1));
   command
       ->add_option(
-          "--repetition-penalty", options->sampling.repetition_penalty,
+          "--repetition-penalty", options->rules.sampling.repetition_penalty,
           "divides positive logits of tokens of the text so far, prompt included, and multiplies negative ones; "
           "default 1: none")
       ->check(real_between(0.01, 100));
-  command->add_option("--seed", options->seed, "same seed, same text; default 1")->check(at_least(0));
+  command->add_option("--seed", options->rules.seed, "same seed, same text; default 1")->check(at_least(0));
   add_gpu_options(*command);
   command->footer(
       "  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"\n"
-      "  espalier generate --checkpoint RUN --prompts questions.txt --stop '?' --seed 2");
+      "  espalier generate --checkpoint RUN --prompts questions.txt --stop '?' --seed 2\n"
+      "  mpiexec -n 2 espalier generate --checkpoint RUN   # each rank holds half of the model");
   command->callback([options, &chosen] {
-    if (std::ranges::find(options->stop_texts, "") != options->stop_texts.end())
+    if (std::ranges::find(options->rules.stop_texts, "") != options->rules.stop_texts.end())
       throw CLI::ValidationError("--stop", "is an empty text, which stands everywhere");
     chosen.needs_runtime = true;
-    chosen.action = [options](Runtime* runtime) {
-      if (runtime->size() > 1)
-        throw Error(ExitCode::usage, {.what = "generate runs on one rank",
-                                      .got = fmt::format("{} ranks", runtime->size()),
-                                      .wanted = "1",
-                                      .todo = "start it without mpiexec"});
-      return generate(*options, runtime->world());
-    };
+    chosen.action = [options](Runtime* runtime) { return generate(*options, runtime->world()); };
   });
 }
 

@@ -14,11 +14,11 @@
 
 namespace espalier {
 
-/// Keys and values of a layer for the positions of a sequence, as attention reads them.
+/// Keys and values of a layer, as attention reads them, and where the rows that come stand in them.
 template <class T>
 struct CachedKeys {
-  Tensor<T, 2> cache;  ///< (P, 2 KV); empty: none are kept
-  Index first = 0;     ///< position of the first row that comes; the cache has all before it
+  Tensor<T, 3> cache;  ///< (S, P, 2 KV), of S sequences; empty: none are kept
+  CachedRows rows;
 };
 
 /// Causal multi-head self-attention: the projection to Q, K and V, their norms and positions, attention by heads, the
@@ -90,19 +90,18 @@ class Attention {
   }
 
   /// y = residual + dropout(attention(x))
-  /// @param cached keys and values of this layer, which those of x join; x is of positions of one sequence
+  /// @param cached keys and values of this layer, which those of x join
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved, const AttentionDropout& of_probabilities,
                const Dropout& dropout, const CachedKeys<T>& cached = {}) const {
     qkv_.forward(exec, saved.qkv, x, shape);
     if (qk_norm_)
       qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
-    rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length,
-                     cached.first);
-    if (cached.cache.extent(0) > 0)
-      store_keys_and_values<T>(exec, cached.cache, saved.qkv, cached.first, shape);
-    if (cached.first > 0) {
-      attention_cached<T>(exec, saved.heads, saved.qkv, cached.cache, cached.first, shape);
+    rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size,
+                     {shape.sequence_length, cached.rows.positions});
+    if (cached.cache.extent(0) > 0) {
+      store_keys_and_values<T>(exec, cached.cache, saved.qkv, cached.rows, shape);
+      attention_cached<T>(exec, saved.heads, saved.qkv, cached.cache, cached.rows, shape);
     } else {
       count_work(AttentionWork{shape, false});
       attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape, of_probabilities);

@@ -12,30 +12,12 @@
 #include "core/kokkos_compat.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/region.hpp"
+#include "models/token_upload.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr TokenId any_ignored = std::numeric_limits<TokenId>::min();  // targets may be negative
-
-// The one place where tokens enter a model: what a kernel is given lies in its tables.
-void require_tokens(const TokenId* tokens, Index count, TokenId least, Index vocab_size) {
-  const TokenId* const beyond = std::find_if(
-      tokens, tokens + count, [=](TokenId token) { return token < least || static_cast<Index>(token) >= vocab_size; });
-  if (beyond != tokens + count)
-    throw Error(ExitCode::data, {.what = "a token is beyond the model's vocabulary",
-                                 .where = fmt::format("token {} of {}", beyond - tokens, count),
-                                 .got = fmt::format("id {}", *beyond),
-                                 .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
-                                 .todo = "use tokens of the model's own tokenizer, or raise model.vocab_size"});
-}
-
-// Copies host tokens to the front of a device array.
-void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
-  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from,
-                                                                                                             count);
-  Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
-}
 
 void tell(const BlockDone& done, int position) {
   if (done)
@@ -116,23 +98,27 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
 
 template <class P>
 void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length, const ActivationMemory& memory) {
+  free_activations();  // the old and the new need not be there together
   shape_ = make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length);
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
-  plan_ = {};
-  graphs_.clear();  // of other addresses
-  cache_.clear();
-  cache_memory_ = {};
-  token_plan_ = {};
-  slot_memory_ = {};  // freed first: the old and the new need not be there together
-  workspace_memory_ = {};
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
   workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
   Arena slots(slot_memory_.data(), bytes.slots);
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
   tensor_->use_workspace(plan_.scratch().full);
-  rotary_->fill(ExecSpace(), plan_.scratch().rotary, tensor_->has_wrong_positions() ? 1.5 : 1);
+  rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length, tensor_->has_wrong_positions() ? 1.5 : 1);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
+}
+
+template <class P>
+void Decoder<P>::free_activations() {
+  plan_ = {};
+  graphs_.clear();  // of other addresses
+  cache_ = {};
+  shape_ = {};
+  for (Tensor<std::byte, 1>* const memory : {&slot_memory_, &workspace_memory_, &cache_memory_})
+    *memory = {};
 }
 
 template <class P>
@@ -151,11 +137,11 @@ template <class P>
 void Decoder<P>::load(const ExecSpace& exec, const Slot& slot, const TokenBatch& batch) const {
   if (const auto count = static_cast<Index>(slot.tokens.extent(0)); count > 0) {
     require_tokens(batch.inputs, count, 0, config_.vocab_size);
-    upload(exec, slot.tokens, batch.inputs, count);
+    upload<TokenId>(exec, slot.tokens, batch.inputs, count);
   }
   if (const auto count = static_cast<Index>(slot.targets.extent(0)); count > 0) {
     require_tokens(batch.targets, count, any_ignored, config_.vocab_size);
-    upload(exec, slot.targets, batch.targets, count);
+    upload<TokenId>(exec, slot.targets, batch.targets, count);
   }
 }
 
@@ -171,8 +157,7 @@ void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, cons
   }
   Stream x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    const CachedKeys<T> cached{cache_.empty() ? Tensor<T, 2>() : cache_[i], 0};
-    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i], cached); });
+    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i]); });
     x = slot.blocks[i].y;
     tell(done, static_cast<int>(i) + 1);
   }
@@ -211,73 +196,25 @@ void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const Token
   }
 }
 
-// ---- generation ----
-
 template <class P>
-void Decoder<P>::require_whole_model() const {
-  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
-                  "wants the whole model on one rank");
+bool Decoder<P>::is_whole_model() const {
+  return num_chunks() == 1 && layers(0).embedding && layers(0).head;
 }
 
 template <class P>
 Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
   const auto count = static_cast<Index>(tokens.size());
-  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
+  ESPALIER_ASSERT(cache_.layers.empty() && shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
                   "wants activations planned for one sequence that holds all tokens");
-  require_whole_model();
+  ESPALIER_ASSERT(is_whole_model() && tensor_->size() == 1, "wants the whole model on one rank");
   Slot& slot = plan_.slot(0);
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
   require_tokens(padded.data(), shape_.tokens(), 0, config_.vocab_size);
-  upload(exec, slot.tokens, padded.data(), shape_.tokens());
   slot.dropout = {};
+  upload<TokenId>(exec, slot.tokens, padded.data(), shape_.tokens());
   forward_to_norm(exec, 0, {});
   return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
-}
-
-template <class P>
-Index Decoder<P>::cache_bytes(Index sequence_length) const {
-  const ActivationBytes of_token = measure_activations(1, 1, forward_memory());
-  Arena of_block;
-  of_block.take<T>(sequence_length, 2 * config_.kv_size());
-  return config_.num_layers * of_block.used_bytes() + of_token.slots + of_token.workspace;
-}
-
-template <class P>
-void Decoder<P>::plan_cache() {
-  require_whole_model();
-  ESPALIER_ASSERT(shape_.attention.batch == 1, "wants activations planned for one sequence");
-  const Index length = shape_.attention.sequence_length;
-  cache_memory_ = {};
-  cache_memory_ = allocate<std::byte>(Category::activations, "cache", cache_bytes(length));
-  Arena arena(cache_memory_.data(), static_cast<Index>(cache_memory_.extent(0)));
-  cache_.clear();
-  for (Index layer = 0; layer < config_.num_layers; ++layer)
-    cache_.push_back(arena.take<T>(length, 2 * config_.kv_size()));
-  const ActivationBytes of_token = measure_activations(1, 1, forward_memory());
-  const Tensor<std::byte, 1> slot = arena.take<std::byte>(of_token.slots);
-  const Tensor<std::byte, 1> scratch = arena.take<std::byte>(of_token.workspace);
-  Arena slots(slot.data(), of_token.slots), workspace(scratch.data(), of_token.workspace);
-  token_shape_ = make_block_shape(config_, 1, false, 1, 1);
-  token_plan_ = make_plan(slots, workspace, token_shape_, forward_memory());
-}
-
-template <class P>
-Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, TokenId token, Index position) {
-  ESPALIER_ASSERT(!cache_.empty() && position > 0 && position < static_cast<Index>(cache_.front().extent(0)),
-                  "wants a cache that holds the position, and a token before it");
-  require_tokens(&token, 1, 0, config_.vocab_size);
-  const Chunk& layers = chunks_.front();
-  Slot& slot = token_plan_.slot(0);
-  upload(exec, slot.tokens, &token, 1);
-  layers.embedding->forward(exec, slot.x, slot.tokens, 1, {}, position);
-  Stream x = slot.x;  // (1, C)
-  for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    layers.blocks[i].forward(exec, x, token_shape_, slot.blocks[i], {cache_[i], position});
-    x = slot.blocks[i].y;
-  }
-  layers.head->forward(exec, x, slot.head);
-  return layers.head->logits(exec, 0, 1, slot.head, token_plan_.scratch().head);
 }
 
 // ---- backward ----

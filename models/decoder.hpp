@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "models/activation_plan.hpp"
@@ -87,17 +88,18 @@ class Decoder {
   Message output_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.back()); }
   Message input_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.front()); }
 
-  /// Logits (rows, V) of the last `rows` positions of one sequence of up to T tokens, for generation; the last one
-  /// predicts the token that follows. Uses slot 0 of a whole model on one rank.
+  /// Logits (rows, V) of the last `rows` positions of one sequence of up to T tokens; the last one predicts the token
+  /// that follows. Uses slot 0 of a whole model on one rank.
   Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1);
 
-  /// For generation, after plan_activations() of one sequence: room for the keys and values of its T positions, which
-  /// logits() then leaves there, and for a token at a time. Until the next plan_activations().
-  void plan_cache();
-  Index cache_bytes(Index sequence_length /* T */) const;  ///< that plan_cache() allocates
+  /// For generation, instead of plan_activations(): room for the keys and values of sequences that grow, and for some
+  /// tokens at a time. On one stage.
+  void plan_cache(const CacheShape& shape);
+  Index cache_bytes(const CacheShape& shape) const;  ///< that plan_cache() allocates
 
-  /// Logits (1, V) of what follows `token`, at `position`. The cache has all positions before it, and has it then.
-  Matrix<T> decode(const ExecSpace& exec, TokenId token, Index position);
+  /// Takes tokens in, of any sequences, into the cache, which has all positions before them; those of a sequence by
+  /// position. @returns the logits (count, V/tp) of what follows each of the last `count`, until the next call.
+  Matrix<T> decode(const ExecSpace& exec, std::span<const PlacedToken> tokens, Index count);
 
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward
   const ModelConfig& config() const { return config_; }
@@ -117,6 +119,13 @@ class Decoder {
     std::vector<StreamGraph> forward, backward_input, backward_weight, first_backward_weight;
   };
 
+  /// What generation keeps of its sequences, and where the rows stand that are taken in.
+  struct Cache {
+    std::vector<Tensor<T, 3>> layers;  ///< (S, P, 2 KV), by block
+    Tensor<State<T>, 2> rotary;        ///< (P, R)
+    CachedRows rows;                   ///< for the most rows
+  };
+
   static Message bytes_of(const Stream& rows) {
     return Message(reinterpret_cast<unsigned char*>(rows.data()), rows.size() * sizeof(Residual<P>));
   }
@@ -133,7 +142,11 @@ class Decoder {
   }
   void load(const ExecSpace& exec, const Slot& slot, const TokenBatch& batch) const;
   void forward_to_norm(const ExecSpace& exec, ActivationIndex at, const BlockDone& done);
-  void require_whole_model() const;
+  bool is_whole_model() const;
+  void free_activations();
+  ActivationBytes measure_rows(Index rows) const;
+  Cache take_cache(Arena& arena, const CacheShape& shape) const;
+  void plan_rows(Index rows);
   void block_backward_input(std::size_t block, const ExecSpace& exec, ActivationIndex at);
   void block_backward_weight(std::size_t block, const ExecSpace& exec, ActivationIndex at, State<T> beta);
 
@@ -148,9 +161,7 @@ class Decoder {
   Tensor<std::byte, 1> workspace_memory_;
   ActivationPlan<P> plan_;
   Tensor<std::byte, 1> cache_memory_;
-  std::vector<Tensor<T, 2>> cache_;  // (T, 2 KV), by block
-  BlockShape token_shape_{};
-  ActivationPlan<P> token_plan_;  // of a token at a time
+  Cache cache_;
   bool uses_graphs_ = false;
   std::uint64_t dropout_seed_ = 0;
   std::map<std::array<int, 3>, BlockGraphs> graphs_;  // by chunk, slot and gradients

@@ -61,9 +61,9 @@ class VocabParallelEmbedding {
     return work;
   }
 
-  /// @param first position of the first token, of one sequence
+  /// @param positions of tokens that are no whole sequences
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
-               const DropoutPlace& place, Index first = 0) const {
+               const DropoutPlace& place, Tensor<int, 1> positions = {} /* (N) */) const {
     const IndexRange ours = vocabulary();
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
                          parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
@@ -71,7 +71,7 @@ class VocabParallelEmbedding {
     if (has_positions())
       add_positions<T, Residual<P>>(
           exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-          first > 0 ? config_.max_sequence_length : sequence_length, first + tensor_->first_row(tokens.extent(0)));
+          sequence_length, tensor_->first_row(tokens.extent(0)), positions);
     else
       copy(exec, x, embedded);
     drop(exec, x, tokens.extent(0), sequence_length, place);

@@ -136,11 +136,10 @@ class Head {
     tensor_->reduce(exec, saved.norm.y);
   }
 
-  /// After forward, the logits of rows [first, first + count); count is K at most. Not for a vocabulary that is cut.
+  /// After forward, our logits (count, Vl) of rows [first, first + count); count is K at most.
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
-    ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)) && tensor_->size() == 1,
-                    "more rows than there is room for, or a vocabulary that is cut");
-    return without_padding(logits_of(exec, rows_of(saved.norm.y, first, count), scratch));
+    ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)), "more rows than there is room for");
+    return without_padding(logits_of(exec, rows_of(tensor_->gather(exec, saved.norm.y), first, count), scratch));
   }
 
   void backward_input(const ExecSpace& exec, Stream dx /* (R, C), = */, const Saved& saved) const {

@@ -16,6 +16,21 @@ struct TokenBatch {
   Index first_sample = 0;  ///< global index of the first sequence, for dropout
 };
 
+/// A token of one of the sequences that generation grows.
+struct PlacedToken {
+  TokenId token;
+  int sequence;  ///< below CacheShape::sequences
+  int position;  ///< below CacheShape::length
+};
+
+/// What generation has room for.
+struct CacheShape {
+  Index sequences = 1;  ///< S
+  Index length = 1;     ///< P, positions of each
+  Index rows = 1;       ///< tokens taken in at a time, of all sequences; at most `most_decoded`
+};
+inline constexpr Index most_decoded = 64;
+
 /// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
 /// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
 struct TokenWeight {

@@ -11,18 +11,57 @@
 #include "core/memory_text.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
 
+namespace {
+
+// However many sequences there are, each is taken in by pieces of the same lengths.
+CacheShape cache_shape(Index sequences, Index length) {
+  return {.sequences = sequences, .length = length, .rows = std::min(length, most_decoded)};
+}
+
+// The model of the checkpoint, if so many ranks can share it.
+ModelConfig model_for(const CheckpointReader& checkpoint, int ranks) {
+  const ModelConfig model = stored_model(checkpoint);
+  const auto can_share = [&](Index n) {
+    const Index kv_heads = model.kv_heads();
+    return model.num_heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0) && model.ffn_hidden_size % n == 0 &&
+           model.vocab_size >= n;
+  };
+  if (can_share(ranks))
+    return model;
+  std::string fitting;
+  for (Index n = 1; n <= model.num_heads; ++n)
+    if (can_share(n))
+      fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", n);
+  throw Error(ExitCode::usage,
+              {.what = "the ranks cannot share the model: each takes as many heads and as many feed-forward channels",
+               .where = checkpoint.path().string(),
+               .got = fmt::format("{} ranks for {} heads, {} of keys and values, and {} channels", ranks,
+                                  model.num_heads, model.kv_heads(), model.ffn_hidden_size),
+               .wanted = fitting + " ranks",
+               .todo = "start one of these numbers of ranks"});
+}
+
+template <class T>
+TensorParallel<T> tensor_of(const Communicator* tensor) {
+  return tensor != nullptr ? TensorParallel<T>(*tensor, false) : TensorParallel<T>();
+}
+
+}  // namespace
+
 template <class P>
-LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes)
+LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes, const Communicator* tensor)
     : path_(checkpoint.path()),
       available_bytes_(available_bytes),
-      shape_(stored_model(checkpoint)),
-      model_(parameters_, shape_, one_chunk(shape_.num_layers, Recompute::full), TensorParallel<Compute<P>>()) {
+      tensor_(tensor),
+      shape_(model_for(checkpoint, tensor != nullptr ? tensor->size() : 1)),
+      model_(parameters_, shape_, one_chunk(shape_.num_layers, Recompute::full), tensor_of<Compute<P>>(tensor)) {
   require_tensors(checkpoint, parameters_);  // before there is memory for what the config claims
   parameters_.lay_out();
   require_memory(0);
@@ -31,8 +70,13 @@ LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t avai
 }
 
 template <class P>
-void LoadedModel<P>::require_memory(std::size_t activations) const {
-  const std::size_t weights = static_cast<std::size_t>(parameters_.flat_size()) * sizeof(Compute<P>);
+std::size_t LoadedModel<P>::weight_bytes() const {
+  return static_cast<std::size_t>(parameters_.flat_size()) * sizeof(Compute<P>);
+}
+
+template <class P>
+void LoadedModel<P>::require_memory(std::size_t activations, const std::string& todo) const {
+  const std::size_t weights = weight_bytes();
   if (available_bytes_ == 0 || weights + activations <= available_bytes_)
     return;
   const bool too_many = weights <= available_bytes_;
@@ -43,14 +87,14 @@ void LoadedModel<P>::require_memory(std::size_t activations) const {
        .got = fmt::format("a need of {}: {} of weights{}", budget_text(weights + activations), budget_text(weights),
                           too_many ? fmt::format(", {} of activations", budget_text(activations)) : ""),
        .wanted = fmt::format("at most {}", budget_text(available_bytes_)),
-       .todo = too_many ? "lower the micro-batch or the sequence length"
-                        : "use a machine with more memory, or fewer ranks on this one"});
+       .todo = too_many ? todo : "use a machine with more memory, or fewer ranks on this one"});
 }
 
 template <class P>
 void LoadedModel<P>::make_room(Index micro_batch, Index length) {
   const ActivationBytes bytes = model_.measure_activations(micro_batch, length, forward_memory());
-  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace));
+  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace),
+                 "lower the micro-batch or the sequence length");
   model_.plan_activations(micro_batch, length, forward_memory());
   length_ = length;
 }
@@ -79,26 +123,92 @@ std::vector<float> LoadedModel<P>::to_host(const Matrix<Compute<P>>& logits) con
   for (Index row = 0; row < logits.rows; ++row)
     for (Index column = 0; column < logits.cols; ++column)
       values.push_back(static_cast<float>(host(row * logits.stride + column)));
-  return values;
+  return tensor_ != nullptr ? gather_columns(std::move(values), logits.rows) : values;
+}
+
+// Shares of the vocabulary, one of which has a column more than another, side by side.
+template <class P>
+std::vector<float> LoadedModel<P>::gather_columns(std::vector<float> local, Index rows) const {
+  const auto columns_of = [&](int rank) { return Shard{0, rank, tensor_->size()}.range(shape_.vocab_size); };
+  const Index most = columns_of(0).size() * rows;
+  local.resize(static_cast<std::size_t>(most));
+  std::vector<float> shares(local.size() * static_cast<std::size_t>(tensor_->size()));
+  all_gather(*tensor_, std::span<float>(shares), std::span<const float>(local));
+  std::vector<float> all(static_cast<std::size_t>(rows * shape_.vocab_size));
+  for (int rank = 0; rank < tensor_->size(); ++rank) {
+    const IndexRange columns = columns_of(rank);
+    for (Index row = 0; row < rows; ++row)
+      std::copy_n(shares.begin() + rank * most + row * columns.size(), columns.size(),
+                  all.begin() + row * shape_.vocab_size + columns.begin);
+  }
+  return all;
 }
 
 template <class P>
-void LoadedModel<P>::make_room_to_generate(Index length) {
-  const ActivationBytes bytes = model_.measure_activations(1, length, forward_memory());
-  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace + model_.cache_bytes(length)));
-  model_.plan_activations(1, length, forward_memory());
-  model_.plan_cache();
-  length_ = length;
-  cached_.clear();
+Index LoadedModel<P>::sequences_that_fit(Index sequences, Index length) const {
+  const auto fits = [&](Index count) {
+    return available_bytes_ == 0 ||
+           weight_bytes() + static_cast<std::size_t>(model_.cache_bytes(cache_shape(count, length))) <=
+               available_bytes_;
+  };
+  while (sequences > 0 && !fits(sequences))
+    --sequences;
+  return sequences;
 }
 
 template <class P>
-std::vector<float> LoadedModel<P>::next_logits(const std::vector<TokenId>& tokens) {
-  const bool goes_on = !cached_.empty() && tokens.size() == cached_.size() + 1 &&
-                       std::equal(cached_.begin(), cached_.end(), tokens.begin());
-  cached_ = tokens;
-  return to_host(goes_on ? model_.decode(exec_, tokens.back(), static_cast<Index>(tokens.size()) - 1)
-                         : model_.logits(exec_, tokens));
+void LoadedModel<P>::make_room_to_generate(Index sequences, Index length) {
+  const CacheShape shape = cache_shape(sequences, length);
+  require_memory(static_cast<std::size_t>(model_.cache_bytes(shape)), "lower --max-tokens or --batch-size");
+  model_.plan_cache(shape);
+  rows_ = shape.rows;
+  cached_.assign(static_cast<std::size_t>(sequences), {});
+}
+
+// A text that has several new tokens is taken in alone, by pieces that follow from its own length, so that its bits
+// depend on no other text; the others together.
+template <class P>
+std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<TextSoFar>& texts) {
+  std::vector<std::vector<float>> logits(texts.size());
+  std::vector<std::size_t> whose;  // are the rows of `together`
+  std::vector<PlacedToken> together;
+  const auto decode_together = [&] {
+    const std::vector<float> rows = to_host(model_.decode(exec_, together, std::ssize(together)));
+    for (std::size_t i = 0; i < whose.size(); ++i) {
+      const auto row = rows.begin() + static_cast<Index>(i) * shape_.vocab_size;
+      logits[whose[i]].assign(row, row + shape_.vocab_size);
+    }
+    whose.clear();
+    together.clear();
+  };
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto& [sequence, tokens] = texts[i];
+    std::vector<TokenId>& cached = cached_.at(static_cast<std::size_t>(sequence));
+    const bool goes_on = cached.size() < tokens.size() && std::equal(cached.begin(), cached.end(), tokens.begin());
+    std::vector<PlacedToken> added;
+    for (std::size_t t = goes_on ? cached.size() : 0; t < tokens.size(); ++t)
+      added.push_back({tokens[t], sequence, static_cast<int>(t)});
+    cached.assign(tokens.begin(), tokens.end());
+    if (added.size() == 1) {
+      whose.push_back(i);
+      together.push_back(added.front());
+      if (std::ssize(together) == std::min(useful_sequences, rows_))
+        decode_together();
+      continue;
+    }
+    for (Index first = 0; first < std::ssize(added); first += rows_) {
+      const Index count = std::min(rows_, std::ssize(added) - first);
+      const bool is_last = first + count == std::ssize(added);
+      const auto row = model_.decode(
+          exec_, std::span(added).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+          is_last ? 1 : 0);
+      if (is_last)
+        logits[i] = to_host(row);
+    }
+  }
+  if (!together.empty())
+    decode_together();
+  return logits;
 }
 
 void load_newest(const std::string& given, const Communicator& world,

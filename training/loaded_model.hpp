@@ -13,15 +13,23 @@
 
 namespace espalier {
 
-/// The whole model of a checkpoint on one rank, to run forward: weights without gradients, and of the activations one
-/// block's and the residual stream. P is the precision that it computes in. T = sequence length, V = vocabulary.
+/// A text that generation goes on with: the tokens so far, of the sequence in this place of the cache.
+struct TextSoFar {
+  int sequence = 0;
+  std::span<const TokenId> tokens;
+};
+
+/// The model of a checkpoint, to run forward: weights without gradients, and of the activations one block's and the
+/// residual stream. All of it on one rank, or the shares of tensor ranks. P is the precision that it computes in.
+/// T = sequence length, V = vocabulary.
 template <class P>
 class LoadedModel {
  public:
   /// @param available_bytes of memory; 0: unknown
+  /// @param tensor ranks that share the model, each of which reads its part; none: one rank. It must outlive this.
   /// @throws Error (checkpoint) where it is damaged, or its config and its tensors disagree; (memory) where the weights
-  /// do not fit.
-  LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes);
+  /// do not fit; (usage) where so many ranks cannot share the model.
+  LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes, const Communicator* tensor = nullptr);
 
   const ModelConfig& shape() const { return shape_; }
   Decoder<P>& decoder() { return model_; }
@@ -30,30 +38,41 @@ class LoadedModel {
   /// Makes room for micro-batches of (micro_batch, length). @throws Error (memory) where they do not fit.
   void make_room(Index micro_batch, Index length);
 
-  /// Makes room for one sequence of `length` whose keys and values are kept. @throws Error (memory)
-  void make_room_to_generate(Index length);
+  /// Makes room for sequences of up to `length` tokens whose keys and values are kept. @throws Error (memory)
+  void make_room_to_generate(Index sequences, Index length);
 
-  /// Logits (V) of what follows the tokens. Those of the last call, if they begin alike, are not computed again.
-  /// @pre make_room_to_generate() of a length that holds them
-  std::vector<float> next_logits(const std::vector<TokenId>& tokens);
+  /// As many of `sequences` as memory has that room for; 0: of none.
+  Index sequences_that_fit(Index sequences, Index length) const;
+
+  /// Sequences that it pays to generate together: more take no less time each.
+  static constexpr Index useful_sequences = exec_is_host ? few_rows : most_decoded;
+
+  /// Logits (V) of what follows each text, on every rank. Tokens that a sequence had in its last call, if it begins
+  /// with them, are not computed again. On hosts the bits of a text depend on no other. Collective over the tensor
+  /// ranks. @pre make_room_to_generate() of as many and as long ones; no sequence twice
+  std::vector<std::vector<float>> next_logits(const std::vector<TextSoFar>& texts);
 
   /// Gives `visit` the logits of the last `count` tokens, row by row, several rows of V at a time, of what follows each
-  /// of them. @pre room for micro-batches of one sequence that holds the tokens; count <= tokens.size()
+  /// of them. @pre one rank; room for micro-batches of one sequence that holds the tokens; count <= tokens.size()
   void visit_logits(const std::vector<TokenId>& tokens, Index count,
                     const std::function<void(std::span<const float>)>& visit);
 
  private:
-  void require_memory(std::size_t activations) const;
-  std::vector<float> to_host(const Matrix<Compute<P>>& logits /* (rows, V) */) const;
+  void require_memory(std::size_t activations, const std::string& todo = "") const;
+  std::size_t weight_bytes() const;
+  std::vector<float> to_host(const Matrix<Compute<P>>& logits /* (rows, V/tp) */) const;
+  std::vector<float> gather_columns(std::vector<float> local /* (rows, V/tp) */, Index rows) const;
 
   ExecSpace exec_;
   Path path_;
   std::size_t available_bytes_;
+  const Communicator* tensor_;  // null: one rank
   ModelConfig shape_;
   ParameterStore<Compute<P>> parameters_;
   Decoder<P> model_;
   Index length_ = 0;
-  std::vector<TokenId> cached_;  // whose keys and values the decoder keeps
+  Index rows_ = 0;                            // that the decoder takes in at a time
+  std::vector<std::vector<TokenId>> cached_;  // by sequence: whose keys and values the decoder keeps
 };
 
 /// Gives `load` the newest checkpoint that it can load on all ranks, of those that `given` names (a checkpoint, or the

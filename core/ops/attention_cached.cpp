@@ -9,52 +9,63 @@
 #include "core/vector_math.hpp"
 
 namespace espalier {
+namespace {
+
+// Of one worker. On hosts in lanes, as the compiler may not reorder a sum.
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION S score_of(const T* a, const T* b, Index n) {
+  const auto term = [&](const Index c) { return static_cast<S>(a[c]) * static_cast<S>(b[c]); };
+  if constexpr (exec_is_host)
+    return impl::reduce_in_lanes(n, S(0), term, [](const S x, const S y) { return x + y; });
+  S sum = S(0);
+  for (Index c = 0; c < n; ++c)
+    sum += term(c);
+  return sum;
+}
+
+}  // namespace
 
 template <class T>
-void store_keys_and_values(const ExecSpace& exec, Tensor<T, 2> cache, Tensor<T, 2> qkv, Index first,
+void store_keys_and_values(const ExecSpace& exec, Tensor<T, 3> cache, Tensor<T, 2> qkv, const CachedRows& rows,
                            const AttentionShape& shape) {
   const Index queries = shape.num_heads * shape.head_size;
-  const Index width = cache.extent(1);
+  const Index width = cache.extent(2);
   for_rows(
       exec, "espalier::core::store_keys_and_values", qkv.extent(0),
       KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
-        copy_row<T>(thread, &cache(first + n, 0), &qkv(n, queries), width);
+        copy_row<T>(thread, &cache(rows.sequences(n), rows.positions(n), 0), &qkv(n, queries), width);
       });
 }
 
 template <class T>
-void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv, Tensor<T, 2> cache, Index first,
-                      const AttentionShape& shape) {
+void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv, Tensor<T, 3> cache,
+                      const CachedRows& rows, const AttentionShape& shape) {
   using S = State<T>;
   using Scratch = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr Index tile = 64;  // keys at a time, with a running softmax as in core/ops/attention.cpp
-  const Index rows = qkv.extent(0), heads = shape.num_heads, width = shape.head_size, group = shape.group();
+  const Index heads = shape.num_heads, width = shape.head_size, group = shape.group();
   const Index values = shape.kv_heads() * width;  // where V begins in a row of the cache
+  const Index stride = cache.extent(2);
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(width)));
-  TeamPolicy policy = row_policy(exec, rows * heads);
+  TeamPolicy policy = row_policy(exec, qkv.extent(0) * heads);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Scratch::shmem_size(static_cast<std::size_t>(width)) +
                                                               Scratch::shmem_size(tile))));
   Kokkos::parallel_for(
       "espalier::core::attention_cached", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank() / heads, head = team.league_rank() % heads;
         const T* const q = &qkv(n, head * width);
-        const Index column = head / group * width;          // of K of its group
-        const Scratch sum(team.team_scratch(0), width);     // (HS)
-        const Scratch weights(team.team_scratch(0), tile);  // (tile)
+        const T* const keys_of = &cache(rows.sequences(n), 0, head / group * width);  // K of its group, row by row
+        const Scratch sum(team.team_scratch(0), width);                               // (HS)
+        const Scratch weights(team.team_scratch(0), tile);                            // (tile)
         row_for(team, width, [&](const Index c) { sum(c) = S(0); });
-        const Index last = first + n;
+        const Index last = rows.positions(n);
         S largest = S(0), total = S(0);
         const Index begin = impl::first_key(shape, last);
         for (Index k0 = begin; k0 <= last; k0 += tile) {
           const Index keys = smaller(tile, last + 1 - k0);
           team.team_barrier();  // the weights of the last tile are no longer read
-          row_for(team, keys, [&](const Index j) {
-            const T* const k = &cache(k0 + j, column);
-            S score = S(0);
-            for (Index c = 0; c < width; ++c)
-              score += static_cast<S>(q[c]) * static_cast<S>(k[c]);
-            weights(j) = scale * score;
-          });
+          row_for(team, keys,
+                  [&](const Index j) { weights(j) = scale * score_of<S>(q, keys_of + (k0 + j) * stride, width); });
           team.team_barrier();
           const S of_tile = row_max<S>(team, keys, [&](const Index j) { return weights(j); });
           const S now = k0 == begin || of_tile > largest ? of_tile : largest;
@@ -64,21 +75,29 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
           team.team_barrier();
           total = total * shrink + row_sum<S>(team, keys, [&](const Index j) { return weights(j); });
           largest = now;
-          row_for(team, width, [&](const Index c) {
-            S added = S(0);
+          const T* const v = keys_of + values + k0 * stride;
+          if constexpr (exec_is_host) {  // along rows, so that it vectorises
+            row_for(team, width, [&](const Index c) { sum(c) *= shrink; });
             for (Index j = 0; j < keys; ++j)
-              added += weights(j) * static_cast<S>(cache(k0 + j, values + column + c));
-            sum(c) = sum(c) * shrink + added;
-          });
+              row_for(team, width, [&](const Index c) { sum(c) += weights(j) * static_cast<S>(v[j * stride + c]); });
+          } else {
+            row_for(team, width, [&](const Index c) {
+              S added = S(0);
+              for (Index j = 0; j < keys; ++j)
+                added += weights(j) * static_cast<S>(v[j * stride + c]);
+              sum(c) = sum(c) * shrink + added;
+            });
+          }
         }
         team.team_barrier();
         row_for(team, width, [&](const Index c) { out(n, head * width + c) = static_cast<T>(sum(c) / total); });
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                       \
-  template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Index, const AttentionShape&); \
-  template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Index,                \
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 3>, Tensor<T, 2>, const CachedRows&,          \
+                                         const AttentionShape&);                                                   \
+  template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 3>, const CachedRows&, \
                                     const AttentionShape&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -5,20 +5,26 @@
 #include "core/ops/attention_shape.hpp"
 #include "core/tensor.hpp"
 
-// Attention of new positions of a sequence over the keys and values of all its positions, which a cache keeps: what
-// generation computes for each token. Letters as in core/ops/attention.
+// Attention over the keys and values that a cache keeps of several sequences: what generation computes for each token.
+// S sequences of up to P positions; N rows, each of any of them. Other letters as in core/ops/attention.
 
 namespace espalier {
 
-/// cache(first + n, :) = [K | V] of row n of qkv. A row of the cache has the 2 NKV*HS channels of a position.
-template <class T>
-void store_keys_and_values(const ExecSpace& exec, Tensor<T, 2> cache /* (P, 2 NKV*HS) */,
-                           Tensor<T, 2> qkv /* (N, Ql) */, Index first, const AttentionShape& shape);
+/// Where rows stand in a cache.
+struct CachedRows {
+  Tensor<int, 1> sequences;  ///< (N), below S
+  Tensor<int, 1> positions;  ///< (N), below P
+};
 
-/// The queries of row n of qkv, at position first + n, over the cached keys up to that position.
-/// @pre first + N <= P; the cache has the keys and values of all positions up to the last row's
+/// The row of the cache of each row of qkv = its [K | V]. No two rows have the same place.
+template <class T>
+void store_keys_and_values(const ExecSpace& exec, Tensor<T, 3> cache /* (S, P, 2 NKV*HS) */,
+                           Tensor<T, 2> qkv /* (N, Ql) */, const CachedRows& rows, const AttentionShape& shape);
+
+/// The queries of each row of qkv over the cached keys of its sequence, up to its own position. A row's bits depend on
+/// no other row. @pre the cache has the keys and values of all these positions
 template <class T>
 void attention_cached(const ExecSpace& exec, Tensor<T, 2> out /* (N, Cl), = */, Tensor<T, 2> qkv /* (N, Ql) */,
-                      Tensor<T, 2> cache /* (P, 2 NKV*HS) */, Index first, const AttentionShape& shape);
+                      Tensor<T, 3> cache /* (S, P, 2 NKV*HS) */, const CachedRows& rows, const AttentionShape& shape);
 
 }  // namespace espalier

@@ -175,14 +175,16 @@ void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table,
 
 template <class T, class Residual>
 void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> embedded, Tensor<T, 2> position_table,
-                   Index sequence_length, Index first_row) {
+                   Index sequence_length, Index first_row, Tensor<int, 1> of_rows) {
   using S = State<T>;
   const Index channels = x.extent(1);
+  const bool are_given = of_rows.extent(0) > 0;
   for_rows(
       exec, "espalier::core::add_positions", x.extent(0), KOKKOS_LAMBDA(const Index r, const TeamThread& thread) {
         Residual* const out = &x(r, 0);
         const T* const in = &embedded(r, 0);
-        const T* const position = &position_table((first_row + r) % sequence_length, 0);
+        const T* const position =
+            &position_table(are_given ? static_cast<Index>(of_rows(r)) : (first_row + r) % sequence_length, 0);
         const auto sum = [](const T value, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(add));
         };
@@ -223,8 +225,9 @@ void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T, R) \
-  template void add_positions<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<T, 2>, Index, Index);
+#define ESPALIER_INSTANTIATE(T, R)                                                                            \
+  template void add_positions<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<T, 2>, Index, Index, \
+                                    Tensor<int, 1>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

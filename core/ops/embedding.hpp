@@ -26,11 +26,12 @@ void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table 
                         Tensor<T, 2> dx /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                         Tensor<int, 1> scratch /* (embedding_scratch(Vl)) */, Index first_token = 0);
 
-/// x(r, :) = embedded(r, :) + position_table((first_row + r) % T, :). Of one type, x may be `embedded`. Residual is the
-/// type of the residual stream.
+/// x(r, :) = embedded(r, :) + position_table((first_row + r) % T, :), or, where they are given, (of_rows(r), :). Of one
+/// type, x may be `embedded`. Residual is the type of the residual stream.
 template <class T, class Residual = T>
 void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Tensor<T, 2> embedded /* (R, C) */,
-                   Tensor<T, 2> position_table /* (P, C) */, Index sequence_length /* T <= P */, Index first_row = 0);
+                   Tensor<T, 2> position_table /* (P, C) */, Index sequence_length /* T <= P */, Index first_row = 0,
+                   Tensor<int, 1> of_rows = {} /* (R) */);
 
 /// Adds each row's gradient to its position, in row order.
 template <class T>

@@ -62,6 +62,9 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
   if (c.rows == 0 || c.cols == 0)
     return;
   count_work(MatmulWork{c.rows, c.cols, inner_a});
+  if constexpr (exec_is_host && std::is_same_v<T, State<T>>)
+    if (c.rows <= few_rows && transpose_a == Transpose::no && transpose_b == Transpose::yes)
+      return impl::matmul_few_rows<T>(exec, c, a, b, alpha, beta);
   // Of an empty sum beta * c is left; some libraries return early and leave c.
   const MatmulLibrary library = inner_a == 0 ? MatmulLibrary::tiled : matmul_library();
   run<T, Out>(library_for<State<T>>(library), exec, c, transpose_a, a, transpose_b, b, alpha, beta);

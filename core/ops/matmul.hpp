@@ -27,6 +27,10 @@ struct Matrix {
       : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
 };
 
+/// On hosts, of so many rows of a or fewer, a row of a b^T in fp32 or fp64 has the same bits whatever rows stand beside
+/// it.
+inline constexpr Index few_rows = 16;
+
 /// c = alpha * op(a) * op(b) + beta * c, with op(x) = x or its transpose; c (M, N), op(a) (M, K), op(b) (K, N).
 /// With beta = 0 the old content of c is not read. Matmuls of 16-bit types accumulate in fp32; their sum is rounded
 /// once, or not at all where Out, the type of c, is the state type: gradients of weights.

@@ -22,6 +22,11 @@ void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c,
                     Transpose tb, Matrix<const T> b, float alpha, float beta);
 void release_widened_workspace();
 
+/// c = alpha a b^T + beta c of few rows of `a`, on hosts. Reads `b` once, where a library first copies it.
+template <class T>
+void matmul_few_rows(const ExecSpace& exec, Matrix<T> c /* (M, N) */, Matrix<const T> a /* (M, K) */,
+                     Matrix<const T> b /* (N, K) */, T alpha, T beta);
+
 /// One matmul through a GEMM library; false where the library is absent or has no kernel for T.
 template <class T>
 bool matmul_by_library(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a,

@@ -17,14 +17,13 @@ namespace espalier {
 template <class S>
 void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table /* (P, R), = */, const RotaryFrequencies& frequencies);
 
-/// Where rows stand: row n at position of_rows(n), or, without these, at first + n % T. All are below P.
+/// Where rows stand: row n at position of_rows(n), or, without these, at n % T. All are below P.
 struct RowPositions {
   Index sequence_length = 1;    ///< T
-  Index first = 0;              ///< of each sequence: later ones with a key-value cache
-  Tensor<int, 1> of_rows = {};  ///< (N), where documents in a sequence begin anew
+  Tensor<int, 1> of_rows = {};  ///< (N), of rows that are no whole sequences
 
   KOKKOS_INLINE_FUNCTION Index operator()(Index n) const {
-    return of_rows.extent(0) > 0 ? static_cast<Index>(of_rows(n)) : first + n % sequence_length;
+    return of_rows.extent(0) > 0 ? static_cast<Index>(of_rows(n)) : n % sequence_length;
   }
 };
 

@@ -58,6 +58,17 @@ TEST(Embedding, forward_is_that_of_plain_loops) {
   });
 }
 
+TEST(Embedding, positions_of_rows_may_be_given) {
+  const Values table = random_values("table", 6 * 5), x = random_values("x", 4 * 5);
+  const std::vector<int> given = {3, 0, 5, 3};
+  const auto device = on_device<float>(x, 4, 5);
+  add_positions<float>(ExecSpace(), device, device, on_device<float>(table, 6, 5), 4, 0, on_device<int>(given, 4));
+  Values wanted;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    wanted.push_back(x[i] + table[static_cast<std::size_t>(given[i / 5]) * 5 + i % 5]);
+  EXPECT_TRUE(allclose(on_host(device), wanted, tolerance<float>, {4, 5}));
+}
+
 // The table by two ranks, the positions in two pieces of rows.
 template <class T>
 std::pair<Values, Values> backward(const EmbeddingCase& c, const OpShape& s, double before) {

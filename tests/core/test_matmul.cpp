@@ -21,9 +21,9 @@ struct Product {
   Index rows, cols, inner;
 };
 
-// Single elements, odd sizes, and sizes around the tiles of the tiled kernel (64 in fp32, 32 in fp64).
-const std::vector<Product> products = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 4, 1},
-                                       {31, 33, 32}, {64, 64, 64}, {65, 63, 129}, {130, 70, 17}};
+// Single elements, odd sizes, few rows (16), and sizes around the tiles of the tiled kernel (64 in fp32, 32 in fp64).
+const std::vector<Product> products = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 4, 1},     {16, 35, 77},
+                                       {31, 33, 32}, {64, 64, 64}, {65, 63, 129}, {130, 70, 17}, {17, 35, 77}};
 
 // A matrix inside a wider array: what lies between its rows must neither count nor change.
 struct Window {
@@ -125,6 +125,31 @@ TEST_P(Matmul, is_that_of_plain_loops) {
 }
 
 // 16-bit operands are widened in blocks of 2048 x 1024: the seams. Where many rows read an operand it is packed first.
+// What lets generation compute texts together and give each the bits that it gets alone.
+template <class T>
+void expect_rows_alone(const Operands<T>& together) {
+  const Values all = together.actual(1, 0);
+  Operands<T> alone = together;
+  alone.c.rows = alone.a.rows = 1;
+  alone.c_values.resize(static_cast<std::size_t>(alone.c.stride));
+  for (Index row = 0; row < together.c.rows; ++row) {
+    const auto first = together.a_values.begin() + row * together.a.stride;
+    alone.a_values.assign(first, first + together.a.stride);
+    const Values got = alone.actual(1, 0);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + together.c.cols, all.begin() + row * together.c.stride))
+        << "row " << row << " of " << together.c.rows;
+  }
+}
+
+TEST_P(Matmul, few_rows_have_the_bits_of_each_alone) {
+  if constexpr (exec_is_host)
+    for (Index rows = 2; rows <= few_rows; ++rows)
+      for (const auto& [cols, inner] : {std::pair<Index, Index>(35, 77), {1, 5}, {64, 256}}) {
+        expect_rows_alone(Operands<float>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
+        expect_rows_alone(Operands<double>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
+      }
+}
+
 TEST_P(Matmul, of_16_bits_has_no_seams) {
   if (GetParam() == MatmulLibrary::tiled)
     GTEST_SKIP() << "not in blocks";

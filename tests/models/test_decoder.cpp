@@ -312,26 +312,6 @@ TEST(Decoder, logits_are_those_of_plain_loops_and_see_no_later_token) {
   }
 }
 
-// Token by token with a cache, as without.
-TEST(Decoder, decodes_what_the_whole_sequence_gives) {
-  for (const auto& [name, config] : tiny_models()) {
-    SCOPED_TRACE(name);
-    TinyDecoder<Fp32> tiny(1, 8, 1, config);
-    const std::vector<TokenId> tokens = tiny_tokens(8).inputs;
-    const Values wanted = reference::decoder_logits(tiny.weights(), without_dropout(config), tokens, 1, 8);
-    const auto expect_row = [&](const Matrix<float>& row, std::ptrdiff_t t) {
-      Values values = on_host(Tensor<float, 2>(row.data, 1, row.cols));
-      EXPECT_TRUE(allclose(values, {wanted.begin() + t * 11, wanted.begin() + (t + 1) * 11}, 1e-5)) << "token " << t;
-    };
-    tiny.model->plan_cache();
-    for (const std::ptrdiff_t prompt : {1, 3, 7}) {  // a second prompt overwrites the first
-      expect_row(tiny.model->logits(tiny.exec, {tokens.begin(), tokens.begin() + prompt}), prompt - 1);
-      for (std::ptrdiff_t t = prompt; t < 8; ++t)
-        expect_row(tiny.model->decode(tiny.exec, tokens[static_cast<std::size_t>(t)], t), t);
-    }
-  }
-}
-
 TEST(Decoder, tells_when_the_gradients_of_a_block_are_final) {
   TinyDecoder<Fp64> tiny(batch, length, 1);
   tiny.model->forward(tiny.exec, 0, tiny_tokens(rows).batch(), 0.1);

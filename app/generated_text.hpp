@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/print.hpp"
+#include "core/random.hpp"
+#include "io/stop_texts.hpp"
+#include "io/tokenizer.hpp"
+#include "models/sampler.hpp"
+
+namespace espalier {
+
+/// How `espalier generate` draws tokens, and where a text ends.
+struct GenerationRules {
+  Index max_tokens = 400;
+  std::vector<std::string> stop_texts;
+  std::vector<TokenId> stop_tokens;
+  SamplingConfig sampling{.temperature = 0.8, .top_p = 0.95};
+  std::uint64_t seed = 1;
+};
+
+/// A prompt and what the model makes of it, token by token: the same for the same seed, whatever stands beside it.
+class GeneratedText {
+ public:
+  /// `rules` and `tokenizer` must outlive it.
+  GeneratedText(const std::string& prompt, const GenerationRules& rules, const Tokenizer& tokenizer);
+
+  bool is_complete() const { return is_complete_; }
+  /// The last tokens, at most so many: the window of positions slides.
+  std::span<const TokenId> window(Index longest) const;
+  /// The token that follows, drawn from the logits (V) of the model.
+  TokenId draw(const std::vector<float>& logits) const;
+  /// Goes on with the token, or ends.
+  void add(TokenId token);
+  /// What has come since the last call.
+  std::string take();
+
+ private:
+  const GenerationRules& rules_;
+  const Tokenizer& tokenizer_;
+  RandomStream random_;
+  StopTexts stop_;
+  std::vector<TokenId> tokens_;  // prompt included
+  Index num_drawn_ = 0;
+  std::string pending_;
+  bool is_complete_ = false;
+};
+
+/// Prints texts that grow at the same time, one after the other, the first that is not complete as it comes.
+class TextPrinter {
+ public:
+  void print(std::vector<GeneratedText>& texts);
+
+ private:
+  std::size_t at_ = 0;             // the text that is being printed
+  std::optional<ModelText> line_;  // if it has begun
+};
+
+}  // namespace espalier

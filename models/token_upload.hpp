@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/tensor.hpp"
+
+namespace espalier {
+
+/// Where tokens enter a model: what a kernel is given lies in its tables. @throws Error (data)
+inline void require_tokens(const TokenId* tokens, Index count, TokenId least, Index vocab_size) {
+  const TokenId* const beyond = std::find_if(
+      tokens, tokens + count, [=](TokenId token) { return token < least || static_cast<Index>(token) >= vocab_size; });
+  if (beyond != tokens + count)
+    throw Error(ExitCode::data, {.what = "a token is beyond the model's vocabulary",
+                                 .where = fmt::format("token {} of {}", beyond - tokens, count),
+                                 .got = fmt::format("id {}", *beyond),
+                                 .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                                 .todo = "use tokens of the model's own tokenizer, or raise model.vocab_size"});
+}
+
+/// Copies numbers of the host to the front of a device array.
+template <class T>
+void upload(const ExecSpace& exec, const Kokkos::View<T*, Kokkos::LayoutRight, MemSpace>& to, const T* from,
+            Index count) {
+  const Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from, count);
+  Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
+}
+
+}  // namespace espalier
