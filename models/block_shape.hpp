@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
-#include "core/ops/dropout.hpp"
 #include "core/parameter_spec.hpp"
 #include "core/work.hpp"
 #include "models/model_config.hpp"
@@ -16,12 +13,6 @@ struct DropoutPlace {
   bool is_training = false;  ///< else nothing is dropped
   std::uint64_t seed = 0;
   Index first_sample = 0;  ///< global index of the first sequence; they are consecutive
-
-  /// Of a place in the model, with rows counted by positions and by samples. @param first_row of this rank
-  Dropout of_rows(double rate, std::string_view name, Index sequence_length /* T */, Index first_row) const {
-    return {is_training ? rate : 0, RandomStream(seed, name).key(),
-            static_cast<std::uint64_t>(first_sample * sequence_length + first_row)};
-  }
 };
 
 /// Sizes of one micro-batch on one of the tp ranks of a tensor axis.

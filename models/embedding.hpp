@@ -4,6 +4,7 @@
 
 #include "core/arena.hpp"
 #include "core/ops/embedding.hpp"
+#include "models/dropout_rows.hpp"
 #include "models/linear.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
@@ -106,7 +107,7 @@ class VocabParallelEmbedding {
   void drop(const ExecSpace& exec, const Stream& x /* (R, C) */, Index tokens, Index sequence_length,
             const DropoutPlace& place) const {
     const Dropout dropout =
-        place.of_rows(config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(tokens));
+        dropout_of_rows(place, config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(tokens));
     if (dropout.is_on())
       apply_dropout<Residual<P>>(exec, x, x, dropout);
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/attention.hpp"
+#include "models/dropout_rows.hpp"
 #include "models/mlp.hpp"
 #include "models/model_config.hpp"
 #include "models/norm_layer.hpp"
@@ -182,14 +183,14 @@ class TransformerBlock {
   Dropout mlp_dropout(const BlockShape& shape) const { return residual_dropout(shape, ".mlp"); }
   Dropout projection_dropout(const BlockShape& shape) const { return residual_dropout(shape, ".attention"); }
   Dropout residual_dropout(const BlockShape& shape, const char* half) const {
-    return shape.dropout.of_rows(residual_dropout_, name_ + half, shape.attention.sequence_length,
-                                 tensor_->first_row(shape.tokens()));
+    return dropout_of_rows(shape.dropout, residual_dropout_, name_ + half, shape.attention.sequence_length,
+                           tensor_->first_row(shape.tokens()));
   }
   AttentionDropout probability_dropout(const BlockShape& shape) const {
     const Index length = shape.attention.sequence_length;
     const Index first_head = tensor_->shard(0).range(num_heads_).begin;
-    return {shape.dropout.of_rows(attention_dropout_, name_ + ".attention.probabilities", num_heads_ * length,
-                                  first_head * length),
+    return {dropout_of_rows(shape.dropout, attention_dropout_, name_ + ".attention.probabilities", num_heads_ * length,
+                            first_head * length),
             num_heads_};
   }
 
