@@ -16,6 +16,7 @@ of Espalier has it in fp32, too.
 """
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -124,6 +125,8 @@ def torch_step(args: argparse.Namespace) -> dict:
     if on_gpu:
         torch.set_float32_matmul_precision("high" if args.precision == "tf32" else "highest")
     shape = PRESETS[args.model]
+    if args.layers:
+        shape = dataclasses.replace(shape, layers=args.layers)
     rows = (shape.vocabulary + 127) // 128 * 128 if on_gpu else shape.vocabulary  # of the token table
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
@@ -180,6 +183,9 @@ def contestants(args: argparse.Namespace) -> dict[str, list[str]]:
     tf32 = ["--matmul", "cublaslt_tf32"] if args.precision == "tf32" else []
     ours = [*shape, "--precision", "fp32" if tf32 else args.precision, *tf32]
     theirs = [*shape, "--precision", args.precision, "--threads", str(args.threads), "--device", args.device]
+    if args.layers:
+        ours.append(f"model.num_layers={args.layers}")
+        theirs += ["--layers", str(args.layers)]
     commands = {"espalier": [args.espalier, "bench", "step", *ours, "--json", *args.override]}
     if args.device == "cuda" and args.precision == "bf16":  # the residual stream as autocast leaves it to PyTorch
         commands["espalier, residual fp32"] = [*commands["espalier"], "precision.residual=state"]
@@ -209,11 +215,15 @@ def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, m
     kind = {"device_bytes_in_use": "of the GPU, in use", "peak_resident_bytes": "resident, peak"}[memory]
     overrides = "".join(f", `--override {key}`" for key in args.override)
     print(f"device, shape, tokens/s, PyTorch's, ratio, fractions of own GEMM rate, GB ({kind}), ratio, date:")
-    print(f"| {device} | {args.model}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
+    print(f"| {device} | {model_text(args)}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
           f"| {ours['tokens_per_second']:.0f} | {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
           f"| {ours['gemm_fraction']:.2f} and {theirs['gemm_fraction']:.2f} "
           f"| {ours[memory] / 1e9:.2f} and {theirs[memory] / 1e9:.2f} | {rows['memory_ratio']:.2f} "
           f"| {datetime.date.today().isoformat()} |", flush=True)
+
+
+def model_text(args: argparse.Namespace) -> str:
+    return f"{args.layers} layers of {args.model}" if args.layers else args.model
 
 
 def cpu_name() -> str:
@@ -246,7 +256,7 @@ def table(results: dict[str, list[dict]], args: argparse.Namespace, peer: str = 
         result["device_bytes_allocated"] = result["memory_peak_bytes"]["total"]
     memory = ["device_bytes_allocated", "device_bytes_in_use"] if on_gpu else ["peak_resident_bytes"]
     flops_per_token = results["espalier"][0]["flops_per_second"] / results["espalier"][0]["tokens_per_second"]
-    print(f"{args.model}, {args.micro_batch} x {args.sequence_length}, {args.precision}, {machine(results, args)}"
+    print(f"{model_text(args)}, {args.micro_batch} x {args.sequence_length}, {args.precision}, {machine(results, args)}"
           f"{''.join(', ' + key for key in args.override)}")
     rows = {}
     for name in results:
@@ -316,6 +326,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=DEFAULTS, default="cpu")
     parser.add_argument("--model", help="of " + ", ".join(PRESETS) + "; several, comma-separated, one after the other")
+    parser.add_argument("--layers", type=int, help="so many of the model's layers, in both")
     parser.add_argument("--micro-batch", type=int)
     parser.add_argument("--sequence-length", type=int)
     parser.add_argument("--precision", choices=MODES["cuda"])
