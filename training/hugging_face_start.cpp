@@ -16,9 +16,10 @@
 namespace espalier {
 namespace {
 
-constexpr std::string_view length_key = "model.max_sequence_length";
-
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
+
+// What may be given beside config.json: the weights do not depend on it.
+bool is_free(const std::string& key) { return key == "model.max_sequence_length" || is_dropout(key); }
 
 // Those keys of [model] and [rotary] that the file or the command line give.
 std::set<std::string> given_model_keys(const Path& config_file, const std::vector<std::string>& overrides) {
@@ -44,6 +45,7 @@ ModelConfig in_one_way(ModelConfig model) {
   model.rotary.size = model.rotary_size();
   if (model.positions != Positions::rotary)
     model.rotary = {};
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0;
   return model;
 }
 
@@ -86,12 +88,11 @@ std::vector<std::string> settings_from_hugging_face(const Path& directory, const
                                                     const std::vector<std::string>& overrides) {
   if (!is_hugging_face_directory(directory))
     return {};
-  std::set<std::string> given = given_model_keys(config_file, overrides);
-  const bool has_length = given.erase(std::string(length_key)) > 0;
-  if (!given.empty())
+  const std::set<std::string> given = given_model_keys(config_file, overrides);
+  if (!std::ranges::all_of(given, is_free))
     return {};
   std::vector<std::string> settings = settings_of(read_hugging_face_config(directory).config);
-  std::erase_if(settings, [&](const std::string& setting) { return has_length && key_of(setting) == length_key; });
+  std::erase_if(settings, [&](const std::string& setting) { return given.contains(key_of(setting)); });
   return settings;
 }
 

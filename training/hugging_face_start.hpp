@@ -15,8 +15,8 @@ namespace espalier {
 bool is_hugging_face_directory(const Path& directory);
 
 /// Settings of [model] and [rotary] by config.json of the directory ("model.num_layers=12"), for a config that has none
-/// of them: model.max_sequence_length alone may be given. Empty where there are others, or the directory is none of
-/// Hugging Face. @throws Error (data) of config.json
+/// of them: model.max_sequence_length and dropout may be given. Empty where there are others, or the directory is none
+/// of Hugging Face. @throws Error (data) of config.json
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides);
 

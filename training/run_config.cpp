@@ -329,11 +329,14 @@ std::string to_toml(const RunConfig& config) {
   return writer.result();
 }
 
+bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
+
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
       "model.",  "rotary.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length",
       "run.seed"};
-  return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
+  const auto is_frozen = [&](const std::string& prefix) { return key.starts_with(prefix); };
+  return is_dropout(key) || std::none_of(frozen.begin(), frozen.end(), is_frozen);
 }
 
 }  // namespace espalier

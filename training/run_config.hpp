@@ -160,6 +160,9 @@ void require_known_keys(const Path& run_directory, const std::string& program);
 /// The resolved config as TOML, each key with its comment; reads back equal.
 std::string to_toml(const RunConfig& config);
 
+/// A key of [model] that no weight depends on.
+bool is_dropout(const std::string& key);
+
 /// May a resumed run differ from its stored config in this key ("run.steps")?
 bool may_change_on_resume(const std::string& key);
 

@@ -79,7 +79,7 @@ RunConfig parse_stored(const CheckpointReader& checkpoint, std::vector<std::stri
 
 // A preset is only a name for the keys that follow it.
 bool leaves_the_model(const std::string& key) {
-  return !(key.starts_with("model.") || key.starts_with("rotary.")) || key == "model.preset";
+  return !(key.starts_with("model.") || key.starts_with("rotary.")) || key == "model.preset" || is_dropout(key);
 }
 
 }  // namespace

@@ -113,6 +113,9 @@ TEST(InitFromHuggingFace, AConfigWithoutAModelTakesThatOfTheDirectory) {
   const std::vector<std::string> shorter = settings("[model]\nmax_sequence_length = 8\n");
   EXPECT_FALSE(shorter.empty());
   EXPECT_EQ(std::ranges::count_if(shorter, [](const auto& text) { return text.starts_with("model.max_seq"); }), 0);
+  const std::vector<std::string> dropping = settings("", {"model.residual_dropout=0.1"});
+  EXPECT_EQ(std::ranges::count_if(dropping, [](const auto& text) { return text.starts_with("model.residual_"); }), 0);
+  EXPECT_EQ(dropping.size() + 1, settings("").size());
   EXPECT_TRUE(settings_from_hugging_face(model.import(), file, {}).empty()) << "an import is none of Hugging Face";
   EXPECT_TRUE(settings_from_hugging_face(model.folder() / "nowhere", file, {}).empty());
 }
@@ -128,6 +131,10 @@ TEST(InitFromHuggingFace, AnotherModelIsRefused) {
   // Words for what is so without them.
   const RunConfig same = model.config("same", {"model.num_kv_heads=4", "model.head_dim=8", "model.qkv_bias=true"});
   EXPECT_TRUE(start_run(same, init_from(model.directory())).says("weights from"));
+  const RunConfig dropping = model.config("dropping", {"model.attention_dropout=0.3"});
+  EXPECT_TRUE(start_run(dropping, init_from(model.directory())).says("weights from"));
+  EXPECT_TRUE(start_run(model.config("from_import", {"model.attention_dropout=0.3"}), init_from(model.import()))
+                  .says("weights from"));
 }
 
 TEST(InitFromHuggingFace, WeightsThatCannotBeUsedAreRefused) {
