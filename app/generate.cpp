@@ -216,9 +216,10 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   one_value_each(*prompt);
   command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")
       ->excludes(prompt);
-  command->add_option("--batch-size", options->batch_size,
-                      fmt::format("prompts computed together; default: as many as memory allows, up to {}",
-                                  LoadedModel<Fp32>::useful_sequences))
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   fmt::format("prompts computed together; default: as many as memory allows, up to {}",
+                               LoadedModel<Fp32>::useful_sequences))
       ->check(between(1, 1 << 20));
   command
       ->add_option("--max-tokens", options->rules.max_tokens,
@@ -226,10 +227,12 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->check(at_least(1));
   one_value_each(*command->add_option("--stop", options->rules.stop_texts,
                                       "end before this text, which is not written; may be repeated"));
-  one_value_each(
-      *command->add_option("--stop-token", options->rules.stop_tokens, "the same for the token of this id; may be repeated"))
+  one_value_each(*command->add_option("--stop-token", options->rules.stop_tokens,
+                                      "the same for the token of this id; may be repeated"))
       .check(between(0, std::numeric_limits<TokenId>::max()));
-  command->add_option("--temperature", options->rules.sampling.temperature, "0 = always the most likely token; default 0.8")
+  command
+      ->add_option("--temperature", options->rules.sampling.temperature,
+                   "0 = always the most likely token; default 0.8")
       ->check(real_between(0, 1000));
   command->add_option("--top-k", options->rules.sampling.top_k, "only the k most likely tokens; 0 (default): all")
       ->check(at_least(0));
@@ -248,14 +251,12 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command->footer(
       "  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"\n"
       "  espalier generate --checkpoint RUN --prompts questions.txt --stop '?' --seed 2\n"
-      "  mpiexec -n 2 espalier generate --checkpoint RUN   # each rank holds half of the model");
+      "  mpiexec -n 2 espalier generate --checkpoint RUN   # half of the model each");
   command->callback([options, &chosen] {
     if (std::ranges::find(options->rules.stop_texts, "") != options->rules.stop_texts.end())
       throw CLI::ValidationError("--stop", "is an empty text, which stands everywhere");
     chosen.needs_runtime = true;
-    chosen.action = [options](Runtime* runtime) {
-      return generate(*options, runtime->world());
-    };
+    chosen.action = [options](Runtime* runtime) { return generate(*options, runtime->world()); };
   });
 }
 

@@ -8,11 +8,7 @@
 namespace espalier {
 
 GeneratedText::GeneratedText(const std::string& prompt, const GenerationRules& rules, const Tokenizer& tokenizer)
-    : rules_(rules),
-      tokenizer_(tokenizer),
-      random_(rules.seed, "generate"),
-      stop_(rules.stop_texts),
-      pending_(prompt) {
+    : rules_(rules), tokenizer_(tokenizer), random_(rules.seed, "generate"), stop_(rules.stop_texts), pending_(prompt) {
   tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens_);
 }
 

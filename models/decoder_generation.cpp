@@ -97,10 +97,10 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
   return layers.head->logits(exec, rows - count, count, slot.head, plan_.scratch().head);
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                                  \
-  template ActivationBytes Decoder<P>::measure_rows(Index) const;                                                \
-  template Index Decoder<P>::cache_bytes(const CacheShape&) const;                                               \
-  template void Decoder<P>::plan_cache(const CacheShape&);                                                       \
+#define ESPALIER_INSTANTIATE(P)                                    \
+  template ActivationBytes Decoder<P>::measure_rows(Index) const;  \
+  template Index Decoder<P>::cache_bytes(const CacheShape&) const; \
+  template void Decoder<P>::plan_cache(const CacheShape&);         \
   template Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace&, std::span<const PlacedToken>, Index);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -87,14 +87,14 @@ void LoadedModel<P>::require_memory(std::size_t activations, const std::string& 
        .got = fmt::format("a need of {}: {} of weights{}", budget_text(weights + activations), budget_text(weights),
                           too_many ? fmt::format(", {} of activations", budget_text(activations)) : ""),
        .wanted = fmt::format("at most {}", budget_text(available_bytes_)),
-       .todo = too_many ? todo
-                        : "use a machine with more memory, or fewer ranks on this one"});
+       .todo = too_many ? todo : "use a machine with more memory, or fewer ranks on this one"});
 }
 
 template <class P>
 void LoadedModel<P>::make_room(Index micro_batch, Index length) {
   const ActivationBytes bytes = model_.measure_activations(micro_batch, length, forward_memory());
-  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace), "lower the micro-batch or the sequence length");
+  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace),
+                 "lower the micro-batch or the sequence length");
   model_.plan_activations(micro_batch, length, forward_memory());
   length_ = length;
 }
@@ -148,7 +148,8 @@ template <class P>
 Index LoadedModel<P>::sequences_that_fit(Index sequences, Index length) const {
   const auto fits = [&](Index count) {
     return available_bytes_ == 0 ||
-           weight_bytes() + static_cast<std::size_t>(model_.cache_bytes(cache_shape(count, length))) <= available_bytes_;
+           weight_bytes() + static_cast<std::size_t>(model_.cache_bytes(cache_shape(count, length))) <=
+               available_bytes_;
   };
   while (sequences > 0 && !fits(sequences))
     --sequences;
@@ -198,7 +199,9 @@ std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<Te
     for (Index first = 0; first < std::ssize(added); first += rows_) {
       const Index count = std::min(rows_, std::ssize(added) - first);
       const bool is_last = first + count == std::ssize(added);
-      const auto row = model_.decode(exec_, std::span(added).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), is_last ? 1 : 0);
+      const auto row = model_.decode(
+          exec_, std::span(added).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+          is_last ? 1 : 0);
       if (is_last)
         logits[i] = to_host(row);
     }

@@ -71,7 +71,7 @@ class LoadedModel {
   ParameterStore<Compute<P>> parameters_;
   Decoder<P> model_;
   Index length_ = 0;
-  Index rows_ = 0;                             // that the decoder takes in at a time
+  Index rows_ = 0;                            // that the decoder takes in at a time
   std::vector<std::vector<TokenId>> cached_;  // by sequence: whose keys and values the decoder keeps
 };
 

@@ -55,8 +55,8 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
         const Index n = team.league_rank() / heads, head = team.league_rank() % heads;
         const T* const q = &qkv(n, head * width);
         const T* const keys_of = &cache(rows.sequences(n), 0, head / group * width);  // K of its group, row by row
-        const Scratch sum(team.team_scratch(0), width);     // (HS)
-        const Scratch weights(team.team_scratch(0), tile);  // (tile)
+        const Scratch sum(team.team_scratch(0), width);                               // (HS)
+        const Scratch weights(team.team_scratch(0), tile);                            // (tile)
         row_for(team, width, [&](const Index c) { sum(c) = S(0); });
         const Index last = rows.positions(n);
         S largest = S(0), total = S(0);
@@ -64,9 +64,8 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
         for (Index k0 = begin; k0 <= last; k0 += tile) {
           const Index keys = smaller(tile, last + 1 - k0);
           team.team_barrier();  // the weights of the last tile are no longer read
-          row_for(team, keys, [&](const Index j) {
-            weights(j) = scale * score_of<S>(q, keys_of + (k0 + j) * stride, width);
-          });
+          row_for(team, keys,
+                  [&](const Index j) { weights(j) = scale * score_of<S>(q, keys_of + (k0 + j) * stride, width); });
           team.team_barrier();
           const S of_tile = row_max<S>(team, keys, [&](const Index j) { return weights(j); });
           const S now = k0 == begin || of_tile > largest ? of_tile : largest;
@@ -95,9 +94,9 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                              \
-  template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 3>, Tensor<T, 2>, const CachedRows&,    \
-                                         const AttentionShape&);                                             \
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 3>, Tensor<T, 2>, const CachedRows&,          \
+                                         const AttentionShape&);                                                   \
   template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 3>, const CachedRows&, \
                                     const AttentionShape&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)

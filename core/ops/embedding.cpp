@@ -225,7 +225,7 @@ void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T, R) \
+#define ESPALIER_INSTANTIATE(T, R)                                                                            \
   template void add_positions<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<T, 2>, Index, Index, \
                                     Tensor<int, 1>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
