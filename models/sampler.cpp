@@ -28,13 +28,13 @@ std::vector<Candidate> candidates(std::vector<double> logits, std::span<const To
                                   const SamplingConfig& config) {
   ESPALIER_ASSERT(!logits.empty(), "espalier::candidates: no logits");
   penalize_repetition(logits, text, config.repetition_penalty);
+  if (config.temperature <= 0)  // without sorting them all
+    return {{static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()), 1.0}};
   std::vector<Candidate> kept;  // each with its logit, then with its weight in the softmax, then with its probability
   kept.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i)
     kept.push_back({static_cast<TokenId>(i), logits[i]});
   std::ranges::stable_sort(kept, std::ranges::greater(), &Candidate::probability);
-  if (config.temperature <= 0)
-    return {{kept.front().token, 1.0}};
   if (config.top_k > 0 && static_cast<std::size_t>(config.top_k) < kept.size())
     kept.resize(static_cast<std::size_t>(config.top_k));
 

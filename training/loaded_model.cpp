@@ -123,7 +123,7 @@ std::vector<float> LoadedModel<P>::to_host(const Matrix<Compute<P>>& logits) con
   for (Index row = 0; row < logits.rows; ++row)
     for (Index column = 0; column < logits.cols; ++column)
       values.push_back(static_cast<float>(host(row * logits.stride + column)));
-  return tensor_ != nullptr ? gather_columns(std::move(values), logits.rows) : values;
+  return tensor_ != nullptr && tensor_->size() > 1 ? gather_columns(std::move(values), logits.rows) : values;
 }
 
 // Shares of the vocabulary, one of which has a column more than another, side by side.

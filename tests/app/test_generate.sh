@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# `espalier generate`: rules of sampling, where a text ends, and several prompts. test_generate.sh ESPALIER
+# `espalier generate`: rules of sampling, where a text ends, several prompts, and several ranks.
+# test_generate.sh ESPALIER MPIEXEC ARGUMENT...
 espalier=$1
+mpiexec=("${@:2}")
 script=$(realpath "$0")
 source "$(dirname "$script")/tiny_run.sh"
 expect 0 "completed" "$espalier" train tiny.toml run.steps=60 optimizer.learning_rate=1e-2
@@ -65,12 +67,52 @@ head -n 1 prompts.txt >one.txt
 generate all.txt --prompts one.txt --seed 2
 same alone0.txt all.txt "a file of one line"
 
+for size in 1 2 3 16; do
+  generate all.txt --prompts prompts.txt --seed 2 --batch-size "$size"
+  same wanted.txt all.txt "$size prompts together"
+done
+# One that ends early leaves its place to the next one.
+for i in 0 1 2; do
+  generate "alone$i.txt" --prompt "${prompts[i]}" --seed 2 --stop e
+done
+{ for i in 0 1 2; do ((i == 0)) || echo; echo "==> $((i + 1)) of 3 <=="; cat "alone$i.txt"; done; } >wanted.txt
+generate all.txt --prompts prompts.txt --seed 2 --stop e --batch-size 2
+same wanted.txt all.txt "three prompts that end at different times"
+
+# ---- Tensor ranks: the texts of one rank, printed once; copies of the heads of K and V; an odd vocabulary ----
+# on RANKS FILE ARGUMENT...
+on() {
+  local ranks=$1 file=$2; shift 2
+  "${mpiexec[@]}" "$ranks" "$espalier" generate --max-tokens 40 "$@" >"$file" 2>out.txt || fail "generate on $ranks ranks: $*"
+}
+llama=(model.norm=rmsnorm model.activation=swiglu model.position=rotary model.bias=false model.num_kv_heads=2
+       model.tied_embeddings=false model.vocab_size=255)
+expect 0 "completed" "$espalier" train tiny.toml run.directory=llama run.steps=20 "${llama[@]}"
+for run in run llama; do
+  on 1 one.txt --checkpoint $run --prompts prompts.txt --temperature 0
+  [[ $(grep -c "==>" one.txt) == 3 ]] || fail "not three texts" one.txt
+  for ranks in 2 4; do
+    on $ranks shared.txt --checkpoint $run --prompts prompts.txt --temperature 0
+    same one.txt shared.txt "$run on $ranks ranks"
+    on $ranks shared.txt --checkpoint $run --prompts prompts.txt --temperature 0 --batch-size 2
+    same one.txt shared.txt "$run on $ranks ranks, two prompts together"
+  done
+done
+on 2 shared.txt --checkpoint run --prompt "The tree" --seed 3
+on 1 one.txt --checkpoint run --prompt "The tree" --seed 3
+same one.txt shared.txt "a seed on two ranks"
+expect 2 "wanted: 1, 2, 4 ranks" "${mpiexec[@]}" 3 "$espalier" generate --checkpoint run
+once "the ranks cannot share the model"
+expect 2 "a stop token is beyond" "${mpiexec[@]}" 2 "$espalier" generate --checkpoint run --stop-token 256
+once "error on rank"
+
 # ---- Wrong input ----
 refuse() { local code=$1 text=$2; shift 2; expect "$code" "$text" "$espalier" generate --checkpoint run "$@"; }
 refuse 2 "--prompt excludes --prompts" --prompt a --prompts prompts.txt
 refuse 2 "stands everywhere" --stop ""
 refuse 2 "0 to 2147483647" --stop-token -1
 refuse 2 "a stop token is beyond the model's vocabulary" --stop-token 256
+refuse 2 "--batch-size" --batch-size 0
 refuse 2 "--repetition-penalty" --repetition-penalty 0
 refuse 2 "wanted 0 to 1" --top-p 1.01
 refuse 2 "wanted 0 to 1000" --temperature nan
