@@ -34,13 +34,14 @@ struct ConvertArguments {
 // A folder of its own for the result: nothing is replaced or mixed.
 void require_empty(const Path& directory) {
   std::error_code error;
-  const bool is_there = std::filesystem::exists(directory, error);
+  const bool is_there =
+      std::filesystem::symlink_status(directory, error).type() != std::filesystem::file_type::not_found;
   if (!is_there || (std::filesystem::is_directory(directory, error) && std::filesystem::is_empty(directory, error)))
     return;
   throw Error(ExitCode::usage,
               {.what = "the result needs a folder of its own",
                .where = directory.string(),
-               .got = std::filesystem::is_directory(directory, error) ? "a folder with files" : "a file",
+               .got = std::filesystem::is_directory(directory, error) ? "a folder with files" : "a file or a link",
                .wanted = "a new or empty folder",
                .todo = "name another one in --output"});
 }
@@ -49,7 +50,10 @@ void require_empty(const Path& directory) {
 std::vector<Path> missing_directories(Path directory) {
   std::vector<Path> missing;
   std::error_code ignored;
-  for (; !directory.empty() && !std::filesystem::exists(directory, ignored); directory = directory.parent_path())
+  const auto is_missing = [&] {
+    return std::filesystem::symlink_status(directory, ignored).type() == std::filesystem::file_type::not_found;
+  };
+  for (; !directory.empty() && is_missing(); directory = directory.parent_path())
     missing.push_back(directory);
   return missing;
 }

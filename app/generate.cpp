@@ -20,6 +20,7 @@
 #include "parallel/collectives.hpp"
 #include "parallel/process_mesh.hpp"
 #include "parallel/runtime.hpp"
+#include "parallel/texts.hpp"
 #include "training/loaded_model.hpp"
 #include "training/require_memory.hpp"
 #include "training/stored_state.hpp"
@@ -115,7 +116,7 @@ void require_finite(const std::vector<float>& logits, const std::string& checkpo
                                        .todo = "name an older checkpoint"});
 }
 
-// Room for all prompts, or for as many as are computed together. @returns how many
+// Allocates the cache. @returns how many texts are generated together
 Index make_room(LoadedModel<Fp32>& model, const GenerateArguments& options, const std::vector<GeneratedText>& texts,
                 const Communicator& world) {
   const Index most = model.shape().max_sequence_length;
@@ -144,8 +145,10 @@ void write_texts(LoadedModel<Fp32>& model, const GenerateArguments& options, std
     std::vector<GeneratedText*> grown;
     for (std::size_t place = 0; place < place_of.size(); ++place) {
       std::size_t& text = place_of[place];
-      if ((text == texts.size() || texts[text].is_complete()) && begun < texts.size())
+      if ((text == texts.size() || texts[text].is_complete()) && begun < texts.size()) {
         text = begun++;
+        model.forget(static_cast<int>(place));
+      }
       if (text == texts.size() || texts[text].is_complete())
         continue;
       grown.push_back(&texts[text]);
@@ -172,9 +175,10 @@ int generate(const GenerateArguments& options, const Communicator& world) {
   const bool from_file = !options.prompts_file.empty();
   std::vector<std::string> prompts = options.prompts;
   attempt_together(world, ExitCode::data, [&] {
-    if (from_file)
+    if (from_file && world.rank() == 0)
       prompts = prompts_in(options.prompts_file);
   });
+  prompts = broadcast_texts(world, prompts, 0);
   if (prompts.empty())
     prompts.emplace_back();
   const ProcessMesh mesh(world, {.degrees = {{world.size(), 1, 1}}});
@@ -223,7 +227,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->check(between(1, 1 << 20));
   command
       ->add_option("--max-tokens", options->rules.max_tokens,
-                   "tokens to write for each prompt, for which memory is taken; default 400")
+                   "tokens to write for each prompt; memory is reserved for all of them; default 400")
       ->check(at_least(1));
   one_value_each(*command->add_option("--stop", options->rules.stop_texts,
                                       "end before this text, which is not written; may be repeated"));

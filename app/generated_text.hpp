@@ -52,7 +52,7 @@ class GeneratedText {
   bool is_complete_ = false;
 };
 
-/// Prints texts that grow at the same time, one after the other, the first that is not complete as it comes.
+/// Prints texts in order while all of them grow: the first unfinished one token by token, later ones in their turn.
 class TextPrinter {
  public:
   void print(std::vector<GeneratedText>& texts);

@@ -124,7 +124,8 @@ void Decoder<P>::free_activations() {
 template <class P>
 typename Decoder<P>::BlockGraphs& Decoder<P>::graphs(ActivationIndex at) {
   const auto [entry, is_new] = graphs_.try_emplace({at.chunk, at.slot, at.gradients});
-  if (is_new && uses_graphs_ && !config_.has_dropout())  // which a recording would repeat
+  const bool drops = config_.attention_dropout > 0 || config_.residual_dropout > 0;  // which a recording would repeat
+  if (is_new && uses_graphs_ && !drops)
     for (std::vector<StreamGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
                                                  &entry->second.backward_weight, &entry->second.first_backward_weight})
       part->resize(chunk(at).blocks.size());

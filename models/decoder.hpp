@@ -59,8 +59,8 @@ class Decoder {
   /// What dropout depends on besides the samples.
   void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
-  /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). Of
-  /// `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
+  /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). The
+  /// first chunk reads the inputs of `batch`, the last one the targets, all of them first_sample.
   void forward(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done = {});
 
@@ -97,8 +97,9 @@ class Decoder {
   void plan_cache(const CacheShape& shape);
   Index cache_bytes(const CacheShape& shape) const;  ///< that plan_cache() allocates
 
-  /// Takes tokens in, of any sequences, into the cache, which has all positions before them; those of a sequence by
-  /// position. @returns the logits (count, V/tp) of what follows each of the last `count`, until the next call.
+  /// Appends tokens to their sequences in the cache. Tokens of a sequence come in order of position, and its earlier
+  /// positions are cached already. @returns logits (count, V/tp) of what follows each of the last `count` tokens, valid
+  /// until the next call.
   Matrix<T> decode(const ExecSpace& exec, std::span<const PlacedToken> tokens, Index count);
 
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward

@@ -4,6 +4,7 @@
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
 #include "models/decoder.hpp"
+#include "models/logit_rows.hpp"
 #include "models/token_upload.hpp"
 
 namespace espalier {
@@ -37,8 +38,10 @@ Index Decoder<P>::cache_bytes(const CacheShape& shape) const {
 
 template <class P>
 void Decoder<P>::plan_cache(const CacheShape& shape) {
-  ESPALIER_ASSERT(is_whole_model() && !tensor_->sequence_parallel() && shape.rows <= most_decoded,
-                  "wants a stage that is the whole model, and few rows");
+  ESPALIER_ASSERT(is_whole_model() && !tensor_->sequence_parallel() && shape.rows <= most_decoded &&
+                      shape.length <= config_.max_sequence_length,
+                  "wants a stage that is the whole model, few rows, and no more positions than it has");
+  static_assert(most_decoded <= least_logit_rows);
   free_activations();
   const ActivationBytes of_rows = measure_rows(shape.rows);
   const Index cache = cache_bytes(shape) - of_rows.slots - of_rows.workspace;

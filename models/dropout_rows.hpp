@@ -9,12 +9,14 @@
 
 namespace espalier {
 
-/// Dropout at a place in the model, of rows that are counted by positions and then by samples.
-/// @param sequence_rows of a sample
-/// @param first_row of this rank, in its first sample
+/// Dropout at one place of the model. The number of a row is sample * sequence_rows + its row in the sample.
+/// @param sequence_rows rows of one sample
+/// @param first_row where the rows of this rank begin in the micro-batch
 inline Dropout dropout_of_rows(const DropoutPlace& place, double rate, std::string_view name, Index sequence_rows,
                                Index first_row) {
-  return {place.is_training ? rate : 0, RandomStream(place.seed, name).key(),
+  if (!place.is_training || rate == 0)
+    return {};
+  return {rate, RandomStream(place.seed, name).key(),
           static_cast<std::uint64_t>(place.first_sample * sequence_rows + first_row)};
 }
 

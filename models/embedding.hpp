@@ -62,7 +62,7 @@ class VocabParallelEmbedding {
     return work;
   }
 
-  /// @param positions of tokens that are no whole sequences
+  /// @param positions of each token, if the tokens are not whole sequences
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
                const DropoutPlace& place, Tensor<int, 1> positions = {} /* (N) */) const {
     const IndexRange ours = vocabulary();
@@ -104,10 +104,10 @@ class VocabParallelEmbedding {
 
  private:
   bool has_positions() const { return config_.positions == Positions::learned; }
-  void drop(const ExecSpace& exec, const Stream& x /* (R, C) */, Index tokens, Index sequence_length,
+  void drop(const ExecSpace& exec, const Stream& x /* (R, C) */, Index num_tokens, Index sequence_length,
             const DropoutPlace& place) const {
     const Dropout dropout =
-        dropout_of_rows(place, config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(tokens));
+        dropout_of_rows(place, config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(num_tokens));
     if (dropout.is_on())
       apply_dropout<Residual<P>>(exec, x, x, dropout);
   }

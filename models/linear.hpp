@@ -186,7 +186,7 @@ class RowParallelLinear {
     work.backward_weight.elementwise_bytes += bias ? array_bytes<Residual<P>>(shape.rows, out) : 0;
   }
 
-  /// y = residual + x W^T + bias, of which the sum of the last two may be dropped
+  /// y = residual + dropout(x W^T + bias)
   void forward_add(const ExecSpace& exec, Stream y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
                    Stream residual /* (R, out) */, const Dropout& dropout) const {
     if constexpr (one_type)

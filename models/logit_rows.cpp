@@ -15,9 +15,8 @@ Index divide_up(Index number, Index divisor) { return (number + divisor - 1) / d
 
 // Chunks of one size. Where they are long they are whole tiles of a GPU's products, for an eighth more memory at most.
 Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index most) {
-  constexpr Index least_rows = 64;
   constexpr Index tile = 128;
-  const Index most_rows = std::max(least_rows, most / divide_up(vocab_size, tensor_size));
+  const Index most_rows = std::max(least_logit_rows, most / divide_up(vocab_size, tensor_size));
   const Index rows = divide_up(tokens, divide_up(tokens, most_rows));
   return rows < 8 * tile ? rows : std::min(tokens, tile * divide_up(rows, tile));
 }

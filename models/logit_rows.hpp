@@ -17,8 +17,11 @@ inline constexpr Index most_logits_on_gpu = Index{256} << 20;
 inline constexpr Index logit_multiple_on_host = 1;
 inline constexpr Index logit_multiple_on_gpu = 64;
 
-/// Rows of a micro-batch of `tokens` whose logits exist at a time: `most` logits of a rank, but 64 rows or more, so
-/// that the products stay large. The same on all ranks of the tensor axis.
+/// Rows whose logits exist at a time, at least: so that the products stay large.
+inline constexpr Index least_logit_rows = 64;
+
+/// Rows of a micro-batch of `tokens` whose logits exist at a time: `most` logits of a rank, but least_logit_rows or
+/// more. The same on all ranks of the tensor axis.
 Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index most);
 
 /// Pieces that the rows of a micro-batch are cut into by that.

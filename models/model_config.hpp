@@ -58,7 +58,6 @@ struct ModelConfig {
   int kv_copies(int tensor) const {
     return kv_heads() > 0 && tensor > kv_heads() ? tensor / static_cast<int>(kv_heads()) : 1;
   }
-  bool has_dropout() const { return embedding_dropout > 0 || attention_dropout > 0 || residual_dropout > 0; }
   Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }
@@ -67,6 +66,9 @@ struct ModelConfig {
     return positions != Positions::rotary ? 0 : rotary.size == 0 ? head_size() : rotary.size;
   }
 };
+
+/// Numbers of tensor ranks that can share the model, in order.
+std::vector<Index> tensor_degrees(const ModelConfig& model);
 
 /// Broken rules of a shape, one sentence each with the value got; empty when it can be built.
 std::vector<std::string> problems(const ModelConfig& model);

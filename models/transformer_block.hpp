@@ -41,11 +41,11 @@ class TransformerBlock {
     }
   };
   struct Gradients {
-    Stream dmlp;          ///< (R, C), of what the mlp adds: what dropout leaves of dy, which it is without dropout
+    Stream dmlp;          ///< (R, C), gradient of the mlp's output: dy after dropout, or dy itself without
     Tensor<T, 2> dnorm2;  ///< (R, C), of the output of norm2
     typename NormLayer<P>::Gradients norm2;
     Stream dh;            ///< (R, C)
-    Stream dattention;    ///< (R, C), of what attention adds, as dmlp
+    Stream dattention;    ///< (R, C), gradient of attention's output: dh after dropout, or dh itself without
     Tensor<T, 2> dnorm1;  ///< (R, C)
     typename NormLayer<P>::Gradients norm1;
     typename Mlp<P>::Gradients mlp;

@@ -278,7 +278,7 @@ double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout
   double kept = to_double(block.kept);
   if (!implementation.arenas_of_train || !implementation.fused_attention)
     kept -= to_double(block.statistics);  // which published formulas leave out
-  // `train` makes masks again; frameworks that do not fuse attention keep them.
+  // `train` makes dropout masks again in backward. Frameworks that do not fuse attention store a byte for each value.
   const double masks = model.residual_dropout > 0 && !implementation.fused_attention ? 1 : 0;
   kept += 2 * masks * to_double(shape.rows * shape.channels);
   if (!implementation.fused_attention) {
@@ -321,7 +321,7 @@ double head_parameters_on_rank(const ModelConfig& model, const Layout& layout, c
 
 std::size_t attention_workspace_on_rank(const ModelConfig& model, const Layout& layout,
                                         const Implementation& implementation, Index sequence_length) {
-  if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
+  if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2 || model.attention_dropout > 0)
     return 0;
   return cudnn_workspace_bound({.batch = layout.micro_batch,
                                 .sequence_length = sequence_length / layout.context,

@@ -31,10 +31,11 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
     warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
   if (c.run.attention == "cudnn" && !is_16_bits(c))
     warn("attention", c.run.attention, "computes in 16 bits alone", "our own kernels do its work");
-  if (!exec_is_host && c.model.shape.attention_dropout > 0 && c.run.attention != "own")
-    warnings.emplace_back(
-        "model.attention_dropout: our own kernels compute attention, which are slow on GPUs; cuDNN has no dropout that "
-        "every layout repeats");
+  if (!exec_is_host && c.model.shape.attention_dropout > 0 && c.run.attention != "own" && is_16_bits(c))
+    warnings.push_back(fmt::format(
+        "model.attention_dropout = {} leaves out cuDNN, whose dropout would differ between layouts: our own "
+        "kernels compute attention, many times slower; 0 lets cuDNN do it",
+        c.model.shape.attention_dropout));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "training/loaded_model.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -27,24 +28,16 @@ CacheShape cache_shape(Index sequences, Index length) {
 
 // The model of the checkpoint, if so many ranks can share it.
 ModelConfig model_for(const CheckpointReader& checkpoint, int ranks) {
-  const ModelConfig model = stored_model(checkpoint);
-  const auto can_share = [&](Index n) {
-    const Index kv_heads = model.kv_heads();
-    return model.num_heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0) && model.ffn_hidden_size % n == 0 &&
-           model.vocab_size >= n;
-  };
-  if (can_share(ranks))
+  ModelConfig model = stored_model(checkpoint);
+  const std::vector<Index> degrees = tensor_degrees(model);
+  if (std::ranges::find(degrees, ranks) != degrees.end())
     return model;
-  std::string fitting;
-  for (Index n = 1; n <= model.num_heads; ++n)
-    if (can_share(n))
-      fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", n);
   throw Error(ExitCode::usage,
               {.what = "the ranks cannot share the model: each takes as many heads and as many feed-forward channels",
                .where = checkpoint.path().string(),
                .got = fmt::format("{} ranks for {} heads, {} of keys and values, and {} channels", ranks,
                                   model.num_heads, model.kv_heads(), model.ffn_hidden_size),
-               .wanted = fitting + " ranks",
+               .wanted = fmt::format("{} ranks", fmt::join(degrees, ", ")),
                .todo = "start one of these numbers of ranks"});
 }
 
@@ -87,7 +80,10 @@ void LoadedModel<P>::require_memory(std::size_t activations, const std::string& 
        .got = fmt::format("a need of {}: {} of weights{}", budget_text(weights + activations), budget_text(weights),
                           too_many ? fmt::format(", {} of activations", budget_text(activations)) : ""),
        .wanted = fmt::format("at most {}", budget_text(available_bytes_)),
-       .todo = too_many ? todo : "use a machine with more memory, or fewer ranks on this one"});
+       .todo = too_many ? todo
+               : tensor_ != nullptr
+                   ? "use a machine with more memory, or more ranks on more machines: they share the model"
+                   : "use a machine with more memory, or fewer ranks on this one"});
 }
 
 template <class P>
@@ -132,7 +128,7 @@ std::vector<float> LoadedModel<P>::gather_columns(std::vector<float> local, Inde
   const auto columns_of = [&](int rank) { return Shard{0, rank, tensor_->size()}.range(shape_.vocab_size); };
   const Index most = columns_of(0).size() * rows;
   local.resize(static_cast<std::size_t>(most));
-  std::vector<float> shares(local.size() * static_cast<std::size_t>(tensor_->size()));
+  std::vector<float> shares(local.size() * static_cast<std::size_t>(tensor_->size()));  // (tp, rows * ceil(V/tp))
   all_gather(*tensor_, std::span<float>(shares), std::span<const float>(local));
   std::vector<float> all(static_cast<std::size_t>(rows * shape_.vocab_size));
   for (int rank = 0; rank < tensor_->size(); ++rank) {
@@ -170,15 +166,15 @@ void LoadedModel<P>::make_room_to_generate(Index sequences, Index length) {
 template <class P>
 std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<TextSoFar>& texts) {
   std::vector<std::vector<float>> logits(texts.size());
-  std::vector<std::size_t> whose;  // are the rows of `together`
+  std::vector<std::size_t> text_of_row;  // index in `texts`, of each row of `together`
   std::vector<PlacedToken> together;
   const auto decode_together = [&] {
     const std::vector<float> rows = to_host(model_.decode(exec_, together, std::ssize(together)));
-    for (std::size_t i = 0; i < whose.size(); ++i) {
+    for (std::size_t i = 0; i < text_of_row.size(); ++i) {
       const auto row = rows.begin() + static_cast<Index>(i) * shape_.vocab_size;
-      logits[whose[i]].assign(row, row + shape_.vocab_size);
+      logits[text_of_row[i]].assign(row, row + shape_.vocab_size);
     }
-    whose.clear();
+    text_of_row.clear();
     together.clear();
   };
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -190,7 +186,7 @@ std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<Te
       added.push_back({tokens[t], sequence, static_cast<int>(t)});
     cached.assign(tokens.begin(), tokens.end());
     if (added.size() == 1) {
-      whose.push_back(i);
+      text_of_row.push_back(i);
       together.push_back(added.front());
       if (std::ssize(together) == std::min(useful_sequences, rows_))
         decode_together();

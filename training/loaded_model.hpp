@@ -47,10 +47,13 @@ class LoadedModel {
   /// Sequences that it pays to generate together: more take no less time each.
   static constexpr Index useful_sequences = exec_is_host ? few_rows : most_decoded;
 
-  /// Logits (V) of what follows each text, on every rank. Tokens that a sequence had in its last call, if it begins
-  /// with them, are not computed again. On hosts the bits of a text depend on no other. Collective over the tensor
-  /// ranks. @pre make_room_to_generate() of as many and as long ones; no sequence twice
+  /// Logits (V) that follow each text, on every rank. Tokens cached by the last call for a sequence are not computed
+  /// again. On hosts the bits of a text depend on no other text. Collective over the tensor ranks.
+  /// @pre make_room_to_generate() of as many and as long ones; no sequence twice
   std::vector<std::vector<float>> next_logits(const std::vector<TextSoFar>& texts);
+
+  /// Before another text takes this place of the cache.
+  void forget(int sequence) { cached_.at(static_cast<std::size_t>(sequence)).clear(); }
 
   /// Gives `visit` the logits of the last `count` tokens, row by row, several rows of V at a time, of what follows each
   /// of them. @pre one rank; room for micro-batches of one sequence that holds the tokens; count <= tokens.size()

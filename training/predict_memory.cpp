@@ -83,8 +83,9 @@ std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& 
     return std::ranges::none_of(absent, [&](const auto& library) { return library.first == key; });
   };
   return (is_here("matmul") ? matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) : 0) +
-         (is_here("attention") ? attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention)
-                               : 0);
+         (is_here("attention") && config.model.shape.attention_dropout == 0  // which our own kernels compute
+              ? attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention)
+              : 0);
 }
 
 template <class P>
@@ -114,11 +115,8 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
 }  // namespace
 
 AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
-  const ModelConfig& shape = config.model.shape;
-  return {.batch = config.layout.micro_batch,
-          .sequence_length = config.sequence_length,
-          .num_heads = shape.num_heads / layout.tensor,
-          .head_size = shape.hidden_size / shape.num_heads};
+  return make_block_shape(config.model.shape, layout.tensor, false, config.layout.micro_batch, config.sequence_length)
+      .attention;
 }
 
 template <class P>

@@ -160,7 +160,7 @@ void require_known_keys(const Path& run_directory, const std::string& program);
 /// The resolved config as TOML, each key with its comment; reads back equal.
 std::string to_toml(const RunConfig& config);
 
-/// A key of [model] that no weight depends on.
+/// A key of [model] for dropout: shapes of weights do not depend on it.
 bool is_dropout(const std::string& key);
 
 /// May a resumed run differ from its stored config in this key ("run.steps")?

@@ -89,7 +89,9 @@ class Loop {
       return TrainOutcome::not_begun;
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
-      note("attention by " + describe_attention<Compute<P>>(attention_shape(config_, layout_)));
+      note("attention by " + (config_.model.shape.attention_dropout > 0
+                                  ? std::string("own kernels, not cuDNN: it has no dropout that every layout repeats")
+                                  : describe_attention<Compute<P>>(attention_shape(config_, layout_))));
     if (const std::size_t bytes = mesh_.world().context().link_bytes(); bytes > 0)
       note(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
     try {

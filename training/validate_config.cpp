@@ -142,25 +142,15 @@ void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
                    {"optimizer.warmup_steps"});
 }
 
-// Degrees of tensor that are in use, and divide the number.
-std::vector<Index> tensor_degrees(Index number) {
-  constexpr Index largest = 32;
-  std::vector<Index> found;
-  for (Index divisor = 1; divisor <= std::min(number, largest); ++divisor)
-    if (number % divisor == 0)
-      found.push_back(divisor);
-  return found;
-}
-
 void check_tensor(const RunConfig& c, ConfigReader& reader) {
   const Index tensor = c.layout.tensor;
   const auto wants_multiple = [&](const char* section, const char* key, Index value) {
     if (value % tensor != 0)
       reader.problem(
           section, key,
-          fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; {} can be "
-                      "shared by {} ranks",
-                      value, tensor, nearest_multiples(value, tensor), value, fmt::join(tensor_degrees(value), ", ")),
+          fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; this model can "
+                      "be shared by {} ranks",
+                      value, tensor, nearest_multiples(value, tensor), fmt::join(tensor_degrees(c.model.shape), ", ")),
           {"parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);

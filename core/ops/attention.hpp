@@ -17,8 +17,8 @@
 
 namespace espalier {
 
-/// Dropout of probabilities. A row of `dropout` is one of the scores of a head, counted by queries, then by the heads
-/// of the whole model, then by sequences.
+/// Dropout of attention's probabilities. The row of a value is (sample * model_heads + head) * T + query, its column is
+/// the key. Heads are counted over all tensor ranks: any split drops the same values.
 struct AttentionDropout {
   Dropout dropout = {};   ///< row 0: of query 0 of the first head of this rank
   Index model_heads = 0;  ///< NH of all ranks

@@ -6,7 +6,7 @@
 
 #include "core/ops/attention_shape.hpp"
 
-// What attention through cuDNN needs, told without cuDNN: letters as in attention.hpp.
+// What attention through cuDNN needs, computed without cuDNN: letters as in attention.hpp.
 
 namespace espalier {
 
@@ -15,8 +15,8 @@ struct CudnnPart {
   Index sequences, heads;
 };
 
-/// The part that a call of the backward takes, so that the (T, T) matrices that cuDNN may keep of it are within 256 MiB
-/// where those of one group are: heads that share keys and values stay together.
+/// How much of the micro-batch one call of backward takes: as many heads as keep the (T, T) matrices that cuDNN may
+/// store within 256 MiB, but at least one group of heads that share keys and values.
 CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local) */,
                               Index num_kv_heads /* NKV (local) */, Index sequence_length /* T */);
 

@@ -11,19 +11,23 @@ namespace espalier {
 /// Dropout (Srivastava et al., 2014): a share of the values becomes 0, the others are divided by 1 - rate. Which ones
 /// is a pure function of a key and of where a value stands in the whole run: every layout drops the same values, and
 /// no mask is kept.
-struct Dropout {
-  double rate = 0;          ///< share of values that become 0
-  std::uint64_t key = 0;    ///< of a place in the model (RandomStream::key)
-  std::uint64_t first = 0;  ///< number of the first row among all rows of the run
+class Dropout {
+ public:
+  Dropout() = default;  ///< drops nothing
+  /// @param rate share of values that become 0
+  /// @param key of a place in the model (RandomStream::key)
+  /// @param first number of the first row among all rows of the run
+  constexpr Dropout(double rate, std::uint64_t key, std::uint64_t first)
+      : key_(key), first_(first), dropped_words_(static_cast<std::uint32_t>(rate * 0x1p32)), kept_(1 / (1 - rate)) {}
 
-  KOKKOS_INLINE_FUNCTION bool is_on() const { return rate > 0; }
+  KOKKOS_INLINE_FUNCTION bool is_on() const { return dropped_words_ > 0; }
 
   /// What the value in this row and column is multiplied by: 0 or 1 / (1 - rate).
   template <class S>
   KOKKOS_INLINE_FUNCTION S factor(Index row, Index column) const {
     const PhiloxBlock block =
-        philox(key, static_cast<std::uint64_t>(column) / 4, first + static_cast<std::uint64_t>(row));
-    return block.word[column % 4] < dropped_words() ? S(0) : kept_factor<S>();
+        philox(key_, static_cast<std::uint64_t>(column) / 4, first_ + static_cast<std::uint64_t>(row));
+    return block.word[column % 4] < dropped_words_ ? S(0) : static_cast<S>(kept_);
   }
 
   /// values[i] *= factor(row, column + i) for i in [0, n).
@@ -31,12 +35,10 @@ struct Dropout {
   KOKKOS_INLINE_FUNCTION void apply(const Workers& workers, T* values, Index row, Index column, Index n) const;
 
  private:
-  /// Of the 2^32 words, those that drop a value.
-  KOKKOS_INLINE_FUNCTION std::uint32_t dropped_words() const { return static_cast<std::uint32_t>(rate * 0x1p32); }
-  template <class S>
-  KOKKOS_INLINE_FUNCTION S kept_factor() const {
-    return static_cast<S>(1 / (1 - rate));
-  }
+  std::uint64_t key_ = 0;
+  std::uint64_t first_ = 0;
+  std::uint32_t dropped_words_ = 0;  ///< of the 2^32
+  double kept_ = 1;                  ///< factor of the others
 };
 
 template <class T, class Workers>
@@ -47,15 +49,15 @@ KOKKOS_INLINE_FUNCTION void Dropout::apply(const Workers& workers, T* values, In
     constexpr Index blocks = 32;
     std::uint32_t words[4][blocks];
     S factors[4 * blocks];
-    const std::uint32_t dropped = dropped_words();
-    const S kept = kept_factor<S>();
-    const std::uint64_t number = first + static_cast<std::uint64_t>(row);
+    const std::uint32_t dropped = dropped_words_;
+    const S kept = static_cast<S>(kept_);
+    const std::uint64_t number = first_ + static_cast<std::uint64_t>(row);
     for (Index done = 0; done < n;) {
       const Index lead = (column + done) % 4;  // columns of the first block that come before
       const Index count = smaller(4 * blocks - lead, n - done);
       const std::uint64_t first_block = static_cast<std::uint64_t>(column + done) / 4;
       row_for(workers, (lead + count + 3) / 4, [&](const Index b) {
-        const PhiloxBlock block = philox(key, first_block + static_cast<std::uint64_t>(b), number);
+        const PhiloxBlock block = philox(key_, first_block + static_cast<std::uint64_t>(b), number);
         for (int k = 0; k < 4; ++k)
           words[k][b] = block.word[k];
       });

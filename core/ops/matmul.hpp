@@ -27,8 +27,7 @@ struct Matrix {
       : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
 };
 
-/// On hosts, of so many rows of a or fewer, a row of a b^T in fp32 or fp64 has the same bits whatever rows stand beside
-/// it.
+/// On hosts, if `a` has at most so many rows, each row of a b^T (fp32, fp64) has the bits that it has alone.
 inline constexpr Index few_rows = 16;
 
 /// c = alpha * op(a) * op(b) + beta * c, with op(x) = x or its transpose; c (M, N), op(a) (M, K), op(b) (K, N).

@@ -100,7 +100,7 @@ input() {
   exits 2 "$mpiexec" -n 4 "$espalier" train tiny.toml parallel.tensor=3 parallel.pipeline=9 'parallel.layers_per_stage=[1,2]'
   says "5 problems" "tensor 3 x pipeline 9 takes 27 ranks or a multiple, but there are 4" \
     "nearest layouts of 4 ranks that fit: tensor" \
-    "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6; 4 can be shared by 1, 2, 4 ranks" "ffn_hidden_size" \
+    "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6; this model can be shared by 1, 2, 4 ranks" "ffn_hidden_size" \
     "9 stages are more than the 8 layers" "has 2 numbers, wanted 9"
   [[ $(grep -cF "error" out.txt) == 1 ]] || fail "more than one rank reports"
   [[ ! -e run ]] || fail "something was written before the config was checked"

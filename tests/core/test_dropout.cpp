@@ -11,7 +11,7 @@ using namespace espalier::test;
 
 namespace {
 
-constexpr Dropout quarter{.rate = 0.25, .key = 12345, .first = 1000};
+constexpr Dropout quarter(0.25, 12345, 1000);
 
 template <class T>
 Values dropped(const Values& x, Index rows, Index columns, const Dropout& dropout) {

@@ -124,7 +124,6 @@ TEST_P(Matmul, is_that_of_plain_loops) {
         }
 }
 
-// 16-bit operands are widened in blocks of 2048 x 1024: the seams. Where many rows read an operand it is packed first.
 // What lets generation compute texts together and give each the bits that it gets alone.
 template <class T>
 void expect_rows_alone(const Operands<T>& together) {
@@ -142,14 +141,16 @@ void expect_rows_alone(const Operands<T>& together) {
 }
 
 TEST_P(Matmul, few_rows_have_the_bits_of_each_alone) {
-  if constexpr (exec_is_host)
-    for (Index rows = 2; rows <= few_rows; ++rows)
-      for (const auto& [cols, inner] : {std::pair<Index, Index>(35, 77), {1, 5}, {64, 256}}) {
-        expect_rows_alone(Operands<float>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
-        expect_rows_alone(Operands<double>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
-      }
+  if constexpr (!exec_is_host)
+    GTEST_SKIP() << "GPUs promise nothing of the kind";
+  for (Index rows = 2; rows <= few_rows; ++rows)
+    for (const auto& [cols, inner] : {std::pair<Index, Index>(35, 77), {1, 5}, {64, 256}}) {
+      expect_rows_alone(Operands<float>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
+      expect_rows_alone(Operands<double>({rows, cols, inner}, Transpose::no, Transpose::yes, rows % 2));
+    }
 }
 
+// 16-bit operands are widened in blocks of 2048 x 1024: the seams. Where many rows read an operand it is packed first.
 TEST_P(Matmul, of_16_bits_has_no_seams) {
   if (GetParam() == MatmulLibrary::tiled)
     GTEST_SKIP() << "not in blocks";

@@ -18,19 +18,21 @@ namespace {
 using Texts = std::vector<std::vector<TokenId>>;
 using Logits = std::vector<std::vector<float>>;
 
-// Prompts of 1, 3 and 9 tokens, and one that is longer than what is taken in at a time.
+// Prompts of 1, 3 and 9 tokens, one that is longer than what is taken in at a time, and more than go on together.
 Texts prompts(Index vocab_size) {
+  std::vector<Index> lengths = {1, 3, 9, 70};
+  lengths.resize(20, 2);
   Texts texts;
-  for (const Index length : {1, 3, 9, 70}) {
+  for (const Index length : lengths) {
     std::vector<TokenId> tokens;
     for (Index i = 0; i < length; ++i)
-      tokens.push_back(static_cast<TokenId>((i * i + 5 * length) % vocab_size));
+      tokens.push_back(static_cast<TokenId>((i * i + 5 * length + 3 * std::ssize(texts)) % vocab_size));
     texts.push_back(tokens);
   }
   return texts;
 }
 
-class TextsOf : public ::testing::Test {
+class Generation : public ::testing::Test {
  protected:
   // The checkpoint of a model that has learned a little; one for all ranks.
   Path train(const std::string& family, const std::vector<std::string>& keys) {
@@ -91,20 +93,42 @@ class TextsOf : public ::testing::Test {
       const auto [alone, alone_logits] = grow(shared, {prompts(61)[i]});
       for (std::size_t t = 0; t < std::min(alone[0].size(), texts[i].size()); ++t)
         EXPECT_EQ(alone[0][t], texts[i][t]) << "text " << i << " alone, token " << t;
-      EXPECT_EQ(std::ranges::count(shared_logits, alone_logits.front()), 1) << "its bits are others alone, text " << i;
+      const std::size_t steps = i == 1 ? 3 : alone_logits.size();
+      for (std::size_t step = 0; step < steps; ++step)
+        EXPECT_EQ(std::ranges::count(shared_logits, alone_logits[step]), 1)
+            << "its bits are others alone, text " << i << ", step " << step;
     }
   }
 
   const SharedFolder folder_{"generation"};
 };
 
-TEST_F(TextsOf, EveryFamilyAreThoseOfOneRankAndOfEachAlone) {
+TEST_F(Generation, BatchesAndTensorRanksGiveTheTextsOfOneRank) {
   expect_equal_texts("gpt2", {});
   for (const auto& [family, keys] : families())
     expect_equal_texts(family, keys);
 }
 
-TEST_F(TextsOf, TooFewHeadsAreRefused) {
+// What a text finds in its place of the cache changes nothing.
+TEST_F(Generation, ATextHasItsBitsAlsoAfterOneThatItBeginsWith) {
+  if constexpr (!exec_is_host)
+    GTEST_SKIP() << "GPUs promise nothing of the kind";
+  const CheckpointReader checkpoint(train("nested", {}));
+  const std::vector<TokenId> text = prompts(61)[3];
+  const auto logits_after = [&](std::size_t shorter) {
+    LoadedModel<Fp32> model(checkpoint, 0);
+    model.make_room_to_generate(1, 76);
+    if (shorter > 0) {
+      model.next_logits({{0, std::span(text).first(shorter)}});
+      model.forget(0);
+    }
+    return model.next_logits({{0, text}});
+  };
+  for (const std::size_t shorter : {1, 20, 45, 69})
+    EXPECT_EQ(logits_after(shorter), logits_after(0)) << shorter;
+}
+
+TEST_F(Generation, TooFewHeadsAreRefused) {
   const CheckpointReader checkpoint(train("heads", {"model.num_heads=1"}));
   const ProcessMesh mesh(world(), {.degrees = {{world().size(), 1, 1}}});
   try {
@@ -117,7 +141,7 @@ TEST_F(TextsOf, TooFewHeadsAreRefused) {
   }
 }
 
-TEST_F(TextsOf, AsManyAsMemoryHasRoomFor) {
+TEST_F(Generation, AsManyAsMemoryHasRoomFor) {
   const CheckpointReader checkpoint(train("memory", {}));
   const auto weights_so_far = [] { return MemoryLedger::instance().current()[Category::weights]; };
   const std::size_t before = weights_so_far();
