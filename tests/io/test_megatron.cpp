@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "io/megatron_writer.hpp"
@@ -33,7 +34,7 @@ Documents documents_of(const TokenFile& file, std::optional<TokenId> document_en
 }
 
 void write_documents(const Path& prefix, const Documents& documents, Index bytes_per_token,
-                     Index longest_sequence = 1000) {
+                     Index longest_sequence = std::numeric_limits<std::int32_t>::max()) {
   MegatronWriter writer(megatron_output(prefix), bytes_per_token, longest_sequence);
   for (const std::vector<TokenId>& document : documents) {
     writer.append(document);
@@ -193,7 +194,7 @@ TEST(Megatron, ids_of_wide_and_negative_tokens_are_told) {
 TEST(Megatron, many_documents_come_back) {
   const TemporaryDirectory directory;
   const Documents documents = many_documents();
-  write_documents(directory / "t", documents, 4);
+  write_documents(directory / "t", documents, 4, 1000);
   const TokenFile file(directory / "t");
   std::vector<TokenId> tokens;
   std::vector<Index> begins;
