@@ -2,16 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <limits>
 #include <memory>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/print.hpp"
-#include "core/printable_text.hpp"
+#include "app/token_files.hpp"
 #include "io/input_files.hpp"
 #include "io/pack.hpp"
-#include "io/token_file.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
@@ -50,32 +48,6 @@ int pack(const PackCommand& command) {
   return 0;
 }
 
-int inspect(const std::string& path, Index vocab_size, Index show) {
-  const TokenFile file{Path(path)};
-  const TokenFileInfo& info = file.info();
-  print_answer("{}\n  format      {}\n  tokens      {} of {} bytes\n  vocabulary  {}\n  tokenizer   {}\n", path,
-               to_string(info.format), info.num_tokens, info.bytes_per_token,
-               info.vocab_size > 0 ? std::to_string(info.vocab_size) : "not stated",
-               info.tokenizer.empty() ? "not stated" : info.tokenizer);
-  if (info.format == TokenFormat::espalier)
-    file.verify_checksum();
-  if (const Index size = vocab_size > 0 ? vocab_size : info.vocab_size; size > 0)
-    file.check_vocabulary(size);
-  const bool has_vocabulary = vocab_size > 0 || info.vocab_size > 0;
-  print_answer("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token"
-                                     : has_vocabulary                     ? "every token against the vocabulary"
-                                                      : "nothing but the size; --vocab-size N checks every token");
-  std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(show, info.num_tokens)));
-  file.read(0, tokens);
-  print_answer("  first       ");
-  for (const TokenId token : tokens)
-    print_answer("{} ", token);
-  print_answer("\n");
-  if (info.tokenizer == "byte")
-    print_answer("  as text     {}\n", printable_line(ByteTokenizer().decode(tokens)));
-  return 0;
-}
-
 void add_pack(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<PackCommand>();
   CLI::App* const pack_app = data.add_subcommand("pack", "Turn text files into a token file");
@@ -98,27 +70,15 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return pack(*command); }; });
 }
 
-void add_inspect(CLI::App& data, Chosen& chosen) {
-  const auto path = std::make_shared<std::string>();
-  const auto vocab_size = std::make_shared<Index>(0);
-  const auto show = std::make_shared<Index>(32);
-  CLI::App* const inspect_app = data.add_subcommand("inspect", "Look inside a token file and check it");
-  inspect_app->add_option("file", *path, "token file of Espalier, nanoGPT or llm.c")->required();
-  inspect_app->add_option("--vocab-size", *vocab_size, "check every token against it")
-      ->check(between(1, std::numeric_limits<TokenId>::max()));
-  inspect_app->add_option("--show", *show, "tokens to print; default 32")->check(at_least(0));
-  inspect_app->footer("  espalier data inspect train.bin");
-  inspect_app->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*path, *vocab_size, *show); }; });
-}
-
 }  // namespace
 
 void add_data(CLI::App& app, Chosen& chosen) {
-  CLI::App* const data = app.add_subcommand("data", "Make token files and look inside them");
+  CLI::App* const data = app.add_subcommand("data", "Make token files, convert them and look inside");
   data->require_subcommand(1);
   data->footer("  espalier data pack --output train.bin books/*.txt");
   add_pack(*data, chosen);
-  add_inspect(*data, chosen);
+  add_data_inspect(*data, chosen);
+  add_data_convert(*data, chosen);
 }
 
 }  // namespace espalier

@@ -32,7 +32,8 @@ constexpr const char* from_utf32 = "make it UTF-8: iconv -f UTF-32 -t UTF-8 IN >
 
 constexpr std::array marks = {
     Mark{"ESPTOKEN"sv, "a token file of Espalier", "give the text that it was made from"},
-    Mark{"MMIDIDX\0\0"sv, "the index of a Megatron data set", "convert the data set to llm.c's format or raw uint16"},
+    Mark{"MMIDIDX\0\0"sv, "the index of a Megatron data set",
+         "name it PREFIX.idx, with its tokens beside it in PREFIX.bin, and train on PREFIX"},
     Mark{"\x93NUMPY"sv, "an array of NumPy (.npy)", convert_array},
     Mark{"PK\3\4"sv, "a zip archive (.npz and PyTorch's .pt are ones)", unpack},
     Mark{"\x1f\x8b\x08"sv, "a gzip archive", unpack},

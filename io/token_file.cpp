@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "io/file_kind.hpp"
 #include "io/units.hpp"
@@ -129,6 +130,34 @@ bool looks_like_damaged_header(const FileHead& head) {
          (payload == 2 * std::size_t{header[2]} || payload == 4 * std::size_t{header[2]});
 }
 
+// Ours and llm.c's: then a Megatron .idx beside it is another file's.
+bool has_own_mark(const Path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return false;
+  const InputFile file(path, ExitCode::data);
+  char bytes[sizeof(TokenFileHeader::magic)] = {};
+  file.read_at(0, bytes, std::min(sizeof(bytes), file.size()));
+  std::int32_t magic = 0;
+  std::memcpy(&magic, bytes, sizeof(magic));
+  const TokenFileHeader ours;
+  return std::memcmp(bytes, ours.magic, sizeof(bytes)) == 0 || magic == llmc_magic_uint16 || magic == llmc_magic_uint32;
+}
+
+MegatronPair find_files(const Path& path) {
+  return has_own_mark(path) ? MegatronPair{path, {}} : find_megatron_pair(path);
+}
+
+TokenFileInfo megatron_info(const InputFile& file, const MegatronIndex& index) {
+  TokenFileInfo info;
+  info.path = file.path();
+  info.format = TokenFormat::megatron;
+  info.bytes_per_token = index.bytes_per_token();
+  info.has_sign = index.has_sign();
+  info.num_tokens = index.num_tokens();
+  return info;
+}
+
 TokenFileInfo parse(const InputFile& file) {
   const Path& path = file.path();
   const FileHead head = read_head(file);
@@ -142,7 +171,7 @@ TokenFileInfo parse(const InputFile& file) {
   if (magic == llmc_magic_uint16 || magic == llmc_magic_uint32)
     return parse_llmc(path, head, magic);
   const char* const formats =
-      "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or raw uint16 tokens in a file named *.bin (nanoGPT)";
+      "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or *.bin with an .idx (Megatron) or raw uint16 tokens (nanoGPT)";
   if (const auto kind = marked_kind(head.bytes))
     refuse(path, "not a token file", kind->name, formats, kind->todo);
   if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(head)))
@@ -167,7 +196,18 @@ void widen(const unsigned char* bytes, std::span<TokenId> tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     Stored token;  // the bytes need not be aligned
     std::memcpy(&token, bytes + i * sizeof(Stored), sizeof(Stored));
-    tokens[i] = static_cast<TokenId>(std::min<std::uint32_t>(token, std::numeric_limits<TokenId>::max()));
+    tokens[i] = static_cast<TokenId>(std::min<std::uint64_t>(token, std::numeric_limits<TokenId>::max()));
+  }
+}
+
+// Calls `use` with a zero of the type that a token is stored as. A negative one counts as a very large one.
+template <class Use>
+auto with_stored_type(Index bytes_per_token, const Use& use) {
+  switch (bytes_per_token) {
+    case 1: return use(std::uint8_t{});
+    case 2: return use(std::uint16_t{});
+    case 4: return use(std::uint32_t{});
+    default: return use(std::uint64_t{});
   }
 }
 
@@ -183,7 +223,7 @@ Index find_beyond(std::string_view bytes, Index vocab_size) {
     const Stored* const found = *std::max_element(buffer, buffer + size) < static_cast<std::uint64_t>(vocab_size)
                                     ? buffer + size
                                     : std::find_if(buffer, buffer + size, [=](Stored token) {
-                                        return static_cast<Index>(token) >= vocab_size;
+                                        return token >= static_cast<std::uint64_t>(vocab_size);
                                       });
     if (found != buffer + size)
       return static_cast<Index>(first) + (found - buffer);
@@ -200,6 +240,7 @@ const char* to_string(TokenFormat format) {
     case TokenFormat::espalier: return "espalier";
     case TokenFormat::nanogpt: return "nanogpt";
     case TokenFormat::llmc: return "llm.c";
+    case TokenFormat::megatron: return "megatron";
   }
   return "unknown";
 }
@@ -207,12 +248,22 @@ const char* to_string(TokenFormat format) {
 std::string to_text(const TokenFileInfo& info) {
   const char* const format = info.format == TokenFormat::espalier  ? "espalier's format"
                              : info.format == TokenFormat::nanogpt ? "raw without a header (nanoGPT)"
-                                                                   : "llm.c's format";
+                             : info.format == TokenFormat::llmc    ? "llm.c's format"
+                                                                   : "Megatron's format";
   return fmt::format("{}: {} of {} bytes, {}, tokenizer {}", info.path.string(), counted(info.num_tokens, "token"),
                      info.bytes_per_token, format, info.tokenizer.empty() ? "not stated" : info.tokenizer);
 }
 
-TokenFile::TokenFile(const Path& path) : file_(path, ExitCode::data), info_(parse(file_)) {
+std::string type_text(const TokenFileInfo& info) {
+  return fmt::format("{}int{}", info.has_sign ? "" : "u", 8 * info.bytes_per_token);
+}
+
+TokenFile::TokenFile(const Path& path) : TokenFile(find_files(path)) {}
+
+TokenFile::TokenFile(const MegatronPair& pair) : file_(pair.tokens, ExitCode::data) {
+  if (!pair.index.empty())
+    index_.emplace(pair, file_.size());
+  info_ = index_ ? megatron_info(file_, *index_) : parse(file_);
   check_size(info_, file_.size());
 }
 
@@ -224,10 +275,7 @@ void TokenFile::read(Index first, std::span<TokenId> tokens) const {
   std::vector<unsigned char> bytes(tokens.size() * width);
   file_.read_at(static_cast<std::size_t>(info_.payload_offset) + static_cast<std::size_t>(first) * width, bytes.data(),
                 bytes.size());
-  if (width == 2)
-    widen<std::uint16_t>(bytes.data(), tokens);
-  else
-    widen<std::uint32_t>(bytes.data(), tokens);
+  with_stored_type(info_.bytes_per_token, [&](auto stored) { widen<decltype(stored)>(bytes.data(), tokens); });
 }
 
 void TokenFile::read_payload(const std::function<void(std::string_view)>& visit) const {
@@ -261,12 +309,14 @@ void TokenFile::check_vocabulary(Index model_size) const {
   const Index vocab_size = is_of_file ? info_.vocab_size : model_size;
   Index position = 0;  // of the piece
   read_payload([&](std::string_view piece) {
-    const Index beyond = info_.bytes_per_token == 2 ? find_beyond<std::uint16_t>(piece, vocab_size)
-                                                    : find_beyond<std::uint32_t>(piece, vocab_size);
+    const Index beyond = with_stored_type(
+        info_.bytes_per_token, [&](auto stored) { return find_beyond<decltype(stored)>(piece, vocab_size); });
     if (beyond >= 0) {
-      std::uint32_t token = 0;
-      std::memcpy(&token, piece.data() + beyond * info_.bytes_per_token,
-                  static_cast<std::size_t>(info_.bytes_per_token));
+      const std::string token = with_stored_type(info_.bytes_per_token, [&](auto stored) {
+        std::memcpy(&stored, piece.data() + beyond * info_.bytes_per_token, sizeof(stored));
+        const auto signed_token = static_cast<std::make_signed_t<decltype(stored)>>(stored);
+        return info_.has_sign ? std::to_string(signed_token) : std::to_string(stored);
+      });
       throw Error(
           ExitCode::data,
           {.what = is_of_file ? "a token is beyond the vocabulary that its file states"
@@ -288,6 +338,11 @@ void TokenFile::verify_checksum() const {
   if (hasher.xxh3_64() != info_.payload_hash)
     refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the tokens {:016x}", hasher.xxh3_64()),
            fmt::format("{:016x}", info_.payload_hash), pack_again);
+}
+
+void TokenFile::verify_index() const {
+  if (index_)
+    index_->for_each_document([](Index) {});
 }
 
 }  // namespace espalier

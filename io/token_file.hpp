@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
+#include "io/megatron_index.hpp"
 #include "io/own_output.hpp"
 #include "io/partial_file.hpp"
 
@@ -39,13 +41,14 @@ struct TokenFileHeader {
 };
 static_assert(sizeof(TokenFileHeader) == 256);
 
-enum class TokenFormat { espalier, nanogpt, llmc };
+enum class TokenFormat { espalier, nanogpt, llmc, megatron };
 const char* to_string(TokenFormat format);
 
 struct TokenFileInfo {
   Path path;
   TokenFormat format = TokenFormat::espalier;
   Index bytes_per_token = 2;
+  bool has_sign = false;  ///< Megatron's int32 and int64
   Index num_tokens = 0;
   Index vocab_size = 0;            ///< 0 where the format does not say
   std::string tokenizer;           ///< empty where the format does not say
@@ -58,14 +61,21 @@ struct TokenFileInfo {
 /// How a file is read: "train.bin: 5000 tokens of 2 bytes, espalier's format, tokenizer byte".
 std::string to_text(const TokenFileInfo& info);
 
-/// A token file, which stays open. Three formats: ours; llm.c's with 256 int32 of header (magic 20240520: uint16,
-/// 20240801: uint32); nanoGPT's headerless uint16, which a file named *.bin is taken for that has no mark, not even of
-/// another program, and not the shape of anything else (io/file_kind.hpp). Every error is Error(data).
+/// "uint16", "int32".
+std::string type_text(const TokenFileInfo& info);
+
+/// A token file, which stays open. Four formats: ours; llm.c's with 256 int32 of header (magic 20240520: uint16,
+/// 20240801: uint32); Megatron's PREFIX.bin with PREFIX.idx (io/megatron_index.hpp), either of them or PREFIX;
+/// nanoGPT's headerless uint16, which a file named *.bin is taken for that has no .idx, no mark, not even of another
+/// program, and not the shape of anything else (io/file_kind.hpp). Every error is Error(data).
 class TokenFile {
  public:
   explicit TokenFile(const Path& path);
   const TokenFileInfo& info() const { return info_; }
   Index num_tokens() const { return info_.num_tokens; }
+
+  /// Where the documents are; only Megatron's format says it.
+  const std::optional<MegatronIndex>& index() const { return index_; }
 
   /// Copies `tokens.size()` tokens from position `first` on. An id that does not fit in TokenId becomes the
   /// largest one, never a negative (ignored) one.
@@ -92,10 +102,15 @@ class TokenFile {
   /// Reads the whole file against the checksum of our own format; the others have none.
   void verify_checksum() const;
 
+  /// Reads the whole index of a Megatron file against its tokens.
+  void verify_index() const;
+
  private:
+  explicit TokenFile(const MegatronPair& pair);
   void read_payload(const std::function<void(std::string_view)>& visit) const;
 
   InputFile file_;
+  std::optional<MegatronIndex> index_;
   TokenFileInfo info_;
 };
 
@@ -105,7 +120,8 @@ inline constexpr OutputMark token_file_mark{.kind = "a token file", .begin = "ES
 /// Writes our format piece by piece; the file appears under its name only by finish() (io/partial_file.hpp).
 class TokenFileWriter {
  public:
-  TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size);
+  /// @param bytes_per_token 2 or 4; 0: as few as the vocabulary needs
+  TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size, Index bytes_per_token = 0);
   TokenFileWriter(const TokenFileWriter&) = delete;
   void append(std::span<const TokenId> tokens);
   void finish();

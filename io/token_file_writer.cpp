@@ -14,11 +14,16 @@ constexpr std::size_t buffer_bytes = 1 << 20;
 
 }  // namespace
 
-TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size)
+TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size,
+                                 Index bytes_per_token)
     : file_(path, token_file_mark) {
   ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer),
                   fmt::format("no tokenizer is named {} and has {} tokens", tokenizer, vocab_size));
-  header_.bytes_per_token = vocab_size <= 65536 ? 2 : 4;
+  ESPALIER_ASSERT(bytes_per_token == 0 || bytes_per_token == 2 || bytes_per_token == 4,
+                  fmt::format("tokens of {} bytes are not written", bytes_per_token));
+  header_.bytes_per_token = static_cast<std::uint32_t>(bytes_per_token > 0   ? bytes_per_token
+                                                       : vocab_size <= 65536 ? 2
+                                                                             : 4);
   header_.vocab_size = static_cast<std::uint64_t>(vocab_size);
   std::memcpy(header_.tokenizer, tokenizer.data(), tokenizer.size());
   buffer_.reserve(buffer_bytes + sizeof(std::uint32_t));

@@ -84,7 +84,11 @@ nlohmann::json check_token_files(const RunConfig& config, const Communicator& wo
   require_same_files(contents, world);
   const bool first_of_host = host_ranks(world).rank() == 0;
   attempt_together(world, ExitCode::data, [&] {
-    if (!first_of_host || total_bytes(files) > config.data.check_limit)
+    if (!first_of_host)
+      return;
+    for (const TokenFile& file : files)
+      file.verify_index();
+    if (total_bytes(files) > config.data.check_limit)
       return;
     for (const TokenFile& file : files) {
       file.verify_checksum();

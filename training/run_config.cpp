@@ -78,7 +78,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.preset(c.model);
   visit_model(c.model.shape, v);
 
-  v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
+  v.section("data", "Token files, made by `espalier data pack` (Megatron's, nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");
   v.strings("validation", c.data.validation, "files to validate on");
 

@@ -72,7 +72,7 @@ if [[ $got != 75 ]] || ! grep -q '"state": "preempted"' signal/run.json || ! ls 
 fi
 
 # ---- Help: every command has an example, in lines of 80 columns ----
-for command in "" train verify generate data "data pack" "data inspect" checkpoint "checkpoint inspect" "checkpoint verify" \
+for command in "" train verify generate data "data pack" "data inspect" "data convert" checkpoint "checkpoint inspect" "checkpoint verify" \
   bench "bench ops" "bench step"; do
   "$espalier" $command --help >out.txt 2>&1 || fail "$command --help"
   grep -qE "^  ([a-zA-Z0-9_=-]+ )*espalier ${command%% *}" out.txt && ! grep -v '^Usage: ' out.txt | grep -qE '^.{81}' ||

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <limits>
+#include <memory>
+
+#include "app/command_line.hpp"
+#include "app/print.hpp"
+#include "app/token_files.hpp"
+#include "io/token_convert.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+struct ConvertCommand {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string format;
+  Index document_end = -1;
+  ConvertOptions options;
+};
+
+int convert(ConvertCommand command) {
+  ConvertOptions& options = command.options;
+  options.format = command.format == "megatron" ? TokenFormat::megatron : TokenFormat::espalier;
+  if (command.document_end >= 0)
+    options.document_end = static_cast<TokenId>(command.document_end);
+  const ConvertSummary summary =
+      convert_tokens({command.inputs.begin(), command.inputs.end()}, command.output, options);
+  for (const Path& path : summary.written)
+    print_answer("{}\n", path.string());
+  print_answer("  {} of {} bytes", counted(summary.num_tokens, "token"), summary.bytes_per_token);
+  if (options.format == TokenFormat::megatron)
+    print_answer(", {}\n", counted(summary.num_documents, "document"));
+  else
+    print_answer(", vocabulary {}, tokenizer {}\n", summary.vocab_size,
+                 summary.tokenizer.empty() ? "not stated" : summary.tokenizer);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_convert(CLI::App& parent, Chosen& chosen) {
+  const auto command = std::make_shared<ConvertCommand>();
+  CLI::App* const app = parent.add_subcommand("convert", "Write token files in another format");
+  app->add_option("inputs", command->inputs, "token files of any format that is read; their tokens are joined in order")
+      ->required();
+  app->add_option("--output", command->output, "token file; of Megatron PREFIX, for PREFIX.bin and PREFIX.idx")
+      ->required();
+  app->add_option("--format", command->format, "espalier or megatron")
+      ->required()
+      ->check(CLI::IsMember({"espalier", "megatron"}));
+  app->add_option("--document-end", command->document_end,
+                  "token that ends a document, for inputs without documents; none: each is one")
+      ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
+  app->add_option("--vocab-size", command->options.vocab_size,
+                  "every token is below it; default: as the inputs state, or what their largest token needs")
+      ->check(between(1, std::numeric_limits<TokenId>::max()));
+  app->add_option("--tokenizer", command->options.tokenizer,
+                  "name to write into the header, where no input states one");
+  app->footer("  espalier data convert corpus --output corpus.tokens --format espalier");
+  app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return convert(*command); }; });
+}
+
+}  // namespace espalier

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/command_line.hpp"
+#include "app/print.hpp"
+#include "app/token_files.hpp"
+#include "core/printable_text.hpp"
+#include "io/json_text.hpp"
+#include "io/token_statistics.hpp"
+#include "io/tokenizer.hpp"
+
+namespace espalier {
+namespace {
+
+struct InspectCommand {
+  std::string path;
+  Index vocab_size = 0;
+  Index document_end = -1;
+  Index first = 0;  // token to show
+  Index show = 32;
+  bool json = false;
+};
+
+// All that is found out of a file.
+struct InspectedTokens {
+  TokenFileInfo info;
+  TokenStatistics statistics;
+  bool knows_documents = false;
+  const char* checked = "";
+  std::vector<TokenId> shown;
+
+  std::string text() const { return info.tokenizer == "byte" ? ByteTokenizer().decode(shown) : ""; }
+  double mean_length() const {
+    return static_cast<double>(info.num_tokens) / static_cast<double>(statistics.lengths.num_documents);
+  }
+};
+
+InspectedTokens inspect_file(const InspectCommand& command) {
+  const TokenFile file{Path(command.path)};
+  InspectedTokens found;
+  found.info = file.info();
+  const TokenFormat format = found.info.format;
+  const Index vocab_size = command.vocab_size > 0 ? command.vocab_size : found.info.vocab_size;
+  file.verify_index();
+  file.verify_checksum();
+  if (vocab_size > 0)
+    file.check_vocabulary(vocab_size);
+  found.checked = format == TokenFormat::espalier   ? "checksum and every token"
+                  : format == TokenFormat::megatron ? vocab_size > 0 ? "index and every token against the vocabulary"
+                                                                     : "index; --vocab-size N checks every token"
+                  : vocab_size > 0                  ? "every token against the vocabulary"
+                                                    : "nothing but the size; --vocab-size N checks every token";
+  const bool is_split = command.document_end >= 0;
+  found.knows_documents = file.index().has_value() || is_split;
+  found.statistics =
+      count_tokens(file, is_split ? std::optional(static_cast<TokenId>(command.document_end)) : std::nullopt);
+  const Index first = std::min(command.first, found.info.num_tokens);
+  found.shown.resize(static_cast<std::size_t>(std::min(command.show, found.info.num_tokens - first)));
+  file.read(first, found.shown);
+  return found;
+}
+
+// One line for each range of lengths: "    256 - 511     1203  ########".
+void print_lengths(const LengthHistogram& lengths) {
+  constexpr Index widest_bar = 40;
+  const Index most = *std::ranges::max_element(lengths.bins);
+  for (std::size_t bin = 0; bin < lengths.bins.size(); ++bin) {
+    if (lengths.bins[bin] == 0)
+      continue;
+    const Index bar = (widest_bar * lengths.bins[bin] + most - 1) / most;
+    print_answer("  {:>12} - {:<12} {:>12}  {}\n", LengthHistogram::first_of(bin), LengthHistogram::last_of(bin),
+                 lengths.bins[bin], std::string(static_cast<std::size_t>(bar), '#'));
+  }
+}
+
+void print_found(const InspectCommand& command, const InspectedTokens& found) {
+  const TokenFileInfo& info = found.info;
+  const TokenStatistics& statistics = found.statistics;
+  print_answer("{}\n  format      {}\n  tokens      {} of {} bytes ({})\n  vocabulary  {}\n  tokenizer   {}\n",
+               info.path.string(), to_string(info.format), info.num_tokens, info.bytes_per_token, type_text(info),
+               info.vocab_size > 0 ? std::to_string(info.vocab_size) : "not stated",
+               info.tokenizer.empty() ? "not stated" : printable_line(info.tokenizer));
+  print_answer("  ids         {} to {}\n", statistics.smallest_id, statistics.largest_id);
+  if (!found.knows_documents) {
+    print_answer("  documents   not stated; --document-end ID splits at a token\n");
+  } else {
+    const LengthHistogram& lengths = statistics.lengths;
+    print_answer("  documents   {}, of {} to {} tokens, {:.1f} on average\n", lengths.num_documents, lengths.shortest,
+                 lengths.longest, found.mean_length());
+    print_lengths(lengths);
+  }
+  print_answer("  checked     {}\n", found.checked);
+  print_answer("  {:<10}  {}\n", command.first == 0 ? "first" : fmt::format("from {}", command.first),
+               fmt::join(found.shown, " "));
+  if (info.tokenizer == "byte")
+    print_answer("  as text     {}\n", printable_line(found.text()));
+}
+
+void print_found_as_json(const InspectCommand& command, const InspectedTokens& found) {
+  const TokenFileInfo& info = found.info;
+  const LengthHistogram& lengths = found.statistics.lengths;
+  nlohmann::ordered_json json = {{"file", info.path.string()},
+                                 {"format", to_string(info.format)},
+                                 {"type", type_text(info)},
+                                 {"tokens", info.num_tokens},
+                                 {"smallest_id", found.statistics.smallest_id},
+                                 {"largest_id", found.statistics.largest_id},
+                                 {"checked", found.checked},
+                                 {"first", command.first},
+                                 {"shown", found.shown}};
+  if (info.vocab_size > 0)
+    json["vocab_size"] = info.vocab_size;
+  if (!info.tokenizer.empty())
+    json["tokenizer"] = info.tokenizer;
+  if (info.tokenizer == "byte")
+    json["text"] = found.text();
+  if (found.knows_documents) {
+    json["documents"] = lengths.num_documents;
+    nlohmann::ordered_json& of_lengths = json["lengths"];
+    of_lengths = {{"shortest", lengths.shortest}, {"longest", lengths.longest}, {"mean", found.mean_length()}};
+    of_lengths["histogram"] = nlohmann::ordered_json::array();
+    for (std::size_t bin = 0; bin < lengths.bins.size(); ++bin)
+      if (lengths.bins[bin] > 0)
+        of_lengths["histogram"].push_back({{"from", LengthHistogram::first_of(bin)},
+                                           {"to", LengthHistogram::last_of(bin)},
+                                           {"documents", lengths.bins[bin]}});
+  }
+  print_answer("{}\n", json_text(json, 2));
+}
+
+int inspect_tokens(const InspectCommand& command) {
+  const InspectedTokens found = inspect_file(command);
+  (command.json ? print_found_as_json : print_found)(command, found);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_inspect(CLI::App& parent, Chosen& chosen) {
+  const auto command = std::make_shared<InspectCommand>();
+  CLI::App* const app = parent.add_subcommand("inspect", "Look inside a token file and check it");
+  app->add_option("file", command->path, "token file of Espalier, Megatron, nanoGPT or llm.c")->required();
+  app->add_option("--vocab-size", command->vocab_size, "check every token against it")
+      ->check(between(1, std::numeric_limits<TokenId>::max()));
+  app->add_option("--document-end", command->document_end,
+                  "token that ends a document, where the file does not say what its documents are")
+      ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
+  app->add_option("--show", command->show, "tokens to print; default 32")->check(at_least(0));
+  app->add_option("--from", command->first, "the first of them; default 0")->check(at_least(0));
+  app->add_flag("--json", command->json, "for programs");
+  app->footer("  espalier data inspect train.bin");
+  app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return inspect_tokens(*command); }; });
+}
+
+}  // namespace espalier

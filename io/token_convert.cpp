@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/token_convert.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "io/megatron_writer.hpp"
+#include "io/token_documents.hpp"
+#include "io/token_statistics.hpp"
+
+namespace espalier {
+namespace {
+
+void refuse_input_as_output(const TokenFile& file, const Path& output) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(file.info().path, output, ignored))
+    throw Error(ExitCode::usage, {.what = "an input would be replaced by its own tokens",
+                                  .where = output.string(),
+                                  .got = "--output is an input",
+                                  .wanted = "another name",
+                                  .todo = "choose another --output"});
+}
+
+void take_tokenizer(const TokenFileInfo& info, std::string& tokenizer) {
+  if (!tokenizer.empty() && !info.tokenizer.empty() && info.tokenizer != tokenizer)
+    throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
+                                 .where = info.path.string(),
+                                 .got = info.tokenizer,
+                                 .wanted = tokenizer,
+                                 .todo = "convert the files of each tokenizer by themselves"});
+  if (tokenizer.empty())
+    tokenizer = info.tokenizer;
+}
+
+// Of all inputs together, before anything is written.
+ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOptions& options) {
+  constexpr Index most_ids = std::numeric_limits<TokenId>::max();
+  ConvertSummary summary;
+  summary.tokenizer = options.tokenizer;
+  for (const TokenFile& file : files) {
+    const TokenFileInfo& info = file.info();
+    take_tokenizer(info, summary.tokenizer);
+    file.verify_index();
+    file.verify_checksum();
+    file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : most_ids);
+    if (info.bytes_per_token > 2)
+      summary.bytes_per_token = 4;
+    if (options.vocab_size == 0)
+      summary.vocab_size =
+          std::max(summary.vocab_size,
+                   info.vocab_size > 0 ? info.vocab_size : count_tokens(file, std::nullopt).largest_id + Index{1});
+  }
+  if (options.vocab_size > 0)
+    summary.vocab_size = options.vocab_size;
+  return summary;
+}
+
+template <class Writer>
+void write_all_files(const std::vector<TokenFile>& files, const ConvertOptions& options, ConvertSummary& summary,
+                     Writer& writer) {
+  for (const TokenFile& file : files)
+    read_documents(file, options.document_end, [&](std::span<const TokenId> piece, bool ends) {
+      writer.append(piece);
+      summary.num_tokens += static_cast<Index>(piece.size());
+      if (!ends)
+        return;
+      ++summary.num_documents;
+      if constexpr (requires { writer.end_document(); })
+        writer.end_document();
+    });
+  writer.finish();
+}
+
+}  // namespace
+
+ConvertSummary convert_tokens(const std::vector<Path>& inputs, const Path& output, const ConvertOptions& options) {
+  std::vector<TokenFile> files;
+  for (const Path& input : inputs)
+    refuse_input_as_output(files.emplace_back(input), output);
+  if (options.format == TokenFormat::megatron) {
+    const MegatronPair pair = megatron_output(output);
+    require_new_megatron(pair);
+    ConvertSummary summary = check_inputs(files, options);
+    MegatronWriter writer(pair, summary.bytes_per_token);
+    write_all_files(files, options, summary, writer);
+    summary.written = {pair.tokens, pair.index};
+    return summary;
+  }
+  require_own_output(output, token_file_mark);
+  ConvertSummary summary = check_inputs(files, options);
+  TokenFileWriter writer(output, summary.tokenizer, summary.vocab_size, summary.bytes_per_token);
+  write_all_files(files, options, summary, writer);
+  summary.written = {output};
+  return summary;
+}
+
+}  // namespace espalier

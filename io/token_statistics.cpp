@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/token_statistics.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "io/token_documents.hpp"
+
+namespace espalier {
+
+void LengthHistogram::add(Index num_tokens) {
+  ++bins[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens)))];
+  shortest = num_documents == 0 ? num_tokens : std::min(shortest, num_tokens);
+  longest = std::max(longest, num_tokens);
+  ++num_documents;
+}
+
+Index LengthHistogram::first_of(std::size_t bin) { return bin == 0 ? 0 : Index{1} << (bin - 1); }
+
+Index LengthHistogram::last_of(std::size_t bin) { return bin == 0 ? 0 : 2 * first_of(bin) - 1; }
+
+TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> document_end) {
+  TokenStatistics statistics;
+  statistics.smallest_id = std::numeric_limits<TokenId>::max();
+  Index length = 0;
+  read_documents(file, document_end, [&](std::span<const TokenId> piece, bool ends) {
+    if (!piece.empty()) {
+      const auto [smallest, largest] = std::ranges::minmax(piece);
+      statistics.smallest_id = std::min(statistics.smallest_id, smallest);
+      statistics.largest_id = std::max(statistics.largest_id, largest);
+    }
+    length += static_cast<Index>(piece.size());
+    if (ends)
+      statistics.lengths.add(std::exchange(length, 0));
+  });
+  return statistics;
+}
+
+}  // namespace espalier
