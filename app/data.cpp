@@ -11,6 +11,7 @@
 #include "core/printable_text.hpp"
 #include "io/input_files.hpp"
 #include "io/pack.hpp"
+#include "io/text/byte_tokenizer.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 
@@ -38,7 +39,7 @@ std::string parts_text(const PackSummary& summary) {
 int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
-      pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
+      pack_text(files, *load_tokenizer(command.tokenizer), command.output, command.validation, command.options);
   print_answer("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
                bytes_text(static_cast<std::size_t>(summary.text_bytes)));
   print_answer("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
@@ -119,6 +120,7 @@ void add_data(CLI::App& app, Chosen& chosen) {
   data->footer("  espalier data pack --output train.bin books/*.txt");
   add_pack(*data, chosen);
   add_inspect(*data, chosen);
+  add_data_tokenize(*data, chosen);
 }
 
 }  // namespace espalier

@@ -16,7 +16,7 @@
 #include "io/block_copy.hpp"
 #include "io/input_limits.hpp"
 #include "io/stop_texts.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 #include "models/sampler.hpp"
 #include "parallel/runtime.hpp"
 #include "training/loaded_model.hpp"
@@ -136,7 +136,7 @@ std::vector<std::string> prompts_in(const std::string& file) {
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
   const std::string name = read_state(checkpoint).tokenizer;
   if (name == "byte")
-    return make_tokenizer(name);
+    return load_tokenizer(name);
   throw Error(ExitCode::checkpoint,
               {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
                                     : "the checkpoint names a tokenizer that this version does not have",

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/file.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace espalier {
 
