@@ -85,7 +85,12 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--validation", command->validation, "token file to validate on");
   pack_app->add_option("--validation-fraction", command->options.validation_fraction,
                        "share of the text that goes there: at least 0, less than 1; default 0");
-  pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
+  pack_app->add_option("--tokenizer", command->tokenizer,
+                       "byte (default), a tokenizer's file, or a directory with one");
+  pack_app->add_flag("--add-special-tokens", command->options.add_special_tokens,
+                     "what the tokenizer puts around a text, around each document");
+  pack_app->add_option("--threads", command->options.num_threads, "that encode; default: one a core")
+      ->check(at_least(1));
   pack_app->add_option("--exclude", command->exclude,
                        "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,

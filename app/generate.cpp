@@ -10,12 +10,14 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/convert.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
 #include "core/random.hpp"
 #include "io/block_copy.hpp"
 #include "io/input_limits.hpp"
 #include "io/stop_texts.hpp"
+#include "io/text/stream_decoder.hpp"
 #include "io/text/tokenizer.hpp"
 #include "models/sampler.hpp"
 #include "parallel/runtime.hpp"
@@ -28,6 +30,7 @@ namespace {
 
 struct GenerateArguments {
   std::string checkpoint;
+  std::string tokenizer;  // empty: the one that the checkpoint names, or that lies beside it
   std::vector<std::string> prompts;
   std::string prompts_file;
   Index max_tokens = 400;
@@ -91,7 +94,7 @@ std::string character_at(const std::string& text, std::size_t at) {
 void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
                         Index vocab_size) {
   std::vector<TokenId> tokens;
-  tokenizer.encode(prompt, tokens);
+  tokenizer.encode(prompt, tokens, {.add_special_tokens = true});
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] >= vocab_size)
       throw Error(ExitCode::usage,
@@ -133,28 +136,42 @@ std::vector<std::string> prompts_in(const std::string& file) {
   return prompts;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
+// The tokenizer that made the data of a checkpoint: it stores its name, and an import has its files.
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const std::string& given) {
   const std::string name = read_state(checkpoint).tokenizer;
-  if (name == "byte")
-    return load_tokenizer(name);
-  throw Error(ExitCode::checkpoint,
-              {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
-                                    : "the checkpoint names a tokenizer that this version does not have",
-               .where = checkpoint.path().string(),
-               .got = name,
-               .wanted = "byte",
-               .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
+  const Path beside = tokenizer_beside(checkpoint.path());
+  std::error_code ignored;
+  const bool has_files = std::filesystem::is_directory(beside, ignored);
+  if (given.empty() && name != "byte" && !has_files)
+    throw Error(ExitCode::checkpoint, {.what = "the tokenizer of a checkpoint is not known",
+                                       .where = checkpoint.path().string(),
+                                       .got = name.empty() ? "a checkpoint that names none" : name,
+                                       .wanted = fmt::format("byte, or a tokenizer in {}", beside.string()),
+                                       .todo = "name the tokenizer's file: --tokenizer FILE"});
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(!given.empty()   ? given
+                                                        : name == "byte" ? name
+                                                                         : beside.string());
+  if (!name.empty() && tokenizer->name() != name)
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
+                                       .where = given.empty() ? beside.string() : given,
+                                       .got = tokenizer->name(),
+                                       .wanted = name,
+                                       .todo = "name the tokenizer that packed the data: --tokenizer FILE"});
+  return tokenizer;
 }
 
 // Writes a prompt and what the model makes of it. The same text for the same seed, whatever was written before.
 void write_text(const std::string& prompt, const GenerateArguments& options, const Tokenizer& tokenizer,
                 Generator& generator) {
   std::vector<TokenId> tokens;
-  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens);
+  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens, {.add_special_tokens = true});
   const RandomStream random(options.seed, "generate");
   StopTexts stop(options.stop_texts);
   ModelText text;
   text.write(prompt);
+  StreamDecoder decoder(tokenizer);
+  for (const TokenId token : tokens)  // what follows may depend on them
+    decoder.write(token);
   const auto num_texts = static_cast<std::size_t>(tokenizer.vocab_size());  // a padded vocabulary has more ids
   const auto longest = static_cast<std::size_t>(generator.shape().max_sequence_length);
   for (Index i = 0; i < options.max_tokens && !stop.found(); ++i) {
@@ -167,8 +184,9 @@ void write_text(const std::string& prompt, const GenerateArguments& options, con
     if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
       break;
     tokens.push_back(token);
-    text.write(stop.write(tokenizer.decode(std::span<const TokenId>(&token, 1))));
+    text.write(stop.write(decoder.write(token)));
   }
+  text.write(stop.write(decoder.finish()));
   text.write(stop.finish());
   text.finish();
 }
@@ -182,7 +200,7 @@ int generate(const GenerateArguments& options, const Communicator& world) {
   std::unique_ptr<Generator> generator;
   const std::size_t available_bytes = memory_of_a_rank(world);
   load_newest(options.checkpoint, world, note_to_stderr, [&](const CheckpointReader& checkpoint) {
-    tokenizer = tokenizer_of(checkpoint);
+    tokenizer = tokenizer_of(checkpoint, options.tokenizer);
     generator = std::make_unique<Generator>(checkpoint, available_bytes);
   });
   const auto name_of = [&](std::size_t i) {
@@ -207,6 +225,8 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<GenerateArguments>();
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
+  command->add_option("--tokenizer", options->tokenizer,
+                      "a tokenizer's file, or a directory with one; default: that of the checkpoint");
   CLI::Option* const prompt = command->add_option("--prompt", options->prompts, "text to continue; may be repeated");
   one_value_each(*prompt);
   command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")

@@ -4,15 +4,37 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "io/text/utf8.hpp"
 
 namespace espalier {
 namespace {
+
+// Characters after Unicode 9 that have a normal form, or that others are put in order with.
+constexpr std::pair<std::uint32_t, std::uint32_t> after_unicode_9[] = {
+    {0x07FD, 0x07FD},   {0x0897, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},   {0x0C3C, 0x0C3C},
+    {0x0D3B, 0x0D3C},   {0x0EBA, 0x0EBA},   {0x1715, 0x1715},   {0x1ABF, 0x1ADF},   {0x1DF6, 0x1DFA},
+    {0x32FF, 0x32FF},   {0xA7F1, 0xA7F4},   {0xA82C, 0xA82C},   {0xAB69, 0xAB69},   {0x105C0, 0x105FF},
+    {0x10780, 0x107BF}, {0x10D24, 0x10D27}, {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFA, 0x10EFF},
+    {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x11380, 0x113E2},
+    {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938},
+    {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47},
+    {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42},
+    {0x16100, 0x1612F}, {0x16D40, 0x16D6F}, {0x16FF0, 0x16FF1}, {0x1CCD6, 0x1CCF9}, {0x1DF00, 0x1DFFF},
+    {0x1E030, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF},
+    {0x1E5EE, 0x1E5EF}, {0x1FBF0, 0x1FBF9}};
+
+bool came_after_unicode_9(std::uint32_t point) {
+  const auto* const range = std::ranges::upper_bound(after_unicode_9, point, {}, [](const auto& r) { return r.first; });
+  return range != std::begin(after_unicode_9) && point <= std::prev(range)->second;
+}
 
 std::string normal_form(const std::string& text, Normalizer::Form form) {
   const bool compatible = form == Normalizer::Form::nfkc || form == Normalizer::Form::nfkd;
@@ -31,6 +53,23 @@ std::string normal_form(const std::string& text, Normalizer::Form form) {
   if (size < 0)
     throw std::runtime_error(utf8proc_errmsg(size));
   return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(size)};
+}
+
+// Newer characters stay as they are, and the text between them has no part in them.
+std::string unicode_9_form(const std::string& text, Normalizer::Form form) {
+  std::string result;
+  std::size_t begin = 0;
+  for (std::size_t i = ascii_bytes(text); i < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    const std::size_t size = character_bytes(rest);
+    if (came_after_unicode_9(code_point(rest))) {
+      result += normal_form(text.substr(begin, i - begin), form);
+      result += rest.substr(0, size);
+      begin = i + size;
+    }
+    i += size;
+  }
+  return begin == 0 ? normal_form(text, form) : result + normal_form(text.substr(begin), form);
 }
 
 std::string unicode_lower_case(const std::string& text) {
@@ -65,8 +104,9 @@ std::string stripped(const std::string& text, bool left, bool right) {
 
 }  // namespace
 
-void Normalizer::add_form(Form form) {
-  steps_.emplace_back([form](std::string text) { return normal_form(text, form); });
+void Normalizer::add_form(Form form, bool unicode_9) {
+  steps_.emplace_back(
+      [=](const std::string& text) { return unicode_9 ? unicode_9_form(text, form) : normal_form(text, form); });
 }
 
 void Normalizer::add_lower_case() {

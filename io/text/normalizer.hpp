@@ -16,7 +16,8 @@ class Normalizer {
  public:
   enum class Form { nfc, nfd, nfkc, nfkd };
 
-  void add_form(Form form);
+  /// @param unicode_9 of characters that came later nothing is known, as `tokenizers` has it
+  void add_form(Form form, bool unicode_9);
   void add_lower_case();
   void add_prepend(std::string prefix);             ///< not to an empty text
   void add_replace(Regex pattern, std::string by);  ///< each match

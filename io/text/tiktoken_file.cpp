@@ -137,7 +137,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     parts.pre_tokenizer.add(SplitStep{Regex(split.pattern, RegexDialect::fancy_regex)});
     parts.decoder.add_byte_level();
     if (split.nfc)
-      parts.normalizer.add_form(Normalizer::Form::nfc);
+      parts.normalizer.add_form(Normalizer::Form::nfc, false);
     for (auto& [token, id] : split.special_tokens) {
       if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id))
         throw std::runtime_error(fmt::format("the special token {:.60} has the id {}", token, id));

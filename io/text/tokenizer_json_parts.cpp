@@ -152,7 +152,8 @@ void read_normalizer(const Json& json, Normalizer& normalizer) {
     normalizer.add_form(type == "NFC"    ? Normalizer::Form::nfc
                         : type == "NFD"  ? Normalizer::Form::nfd
                         : type == "NFKC" ? Normalizer::Form::nfkc
-                                         : Normalizer::Form::nfkd);
+                                         : Normalizer::Form::nfkd,
+                        true);
   } else if (type == "Lowercase") {
     require_keys(json, part, {"type"});
     normalizer.add_lower_case();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/scalars.hpp"
 #include "io/text/normalizer.hpp"
 #include "io/text/pre_tokenizer.hpp"
 #include "io/text/text_decoder.hpp"
