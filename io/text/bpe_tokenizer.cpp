@@ -51,6 +51,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& tokens, E
 void BpeTokenizer::encode_part(std::string_view text, bool is_begin, std::vector<TokenId>& tokens) const {
   std::string normalized;
   if (!parts_.normalizer.empty()) {
+    is_begin = is_begin && parts_.normalizer.keeps_begin(text);
     normalized = parts_.normalizer.apply(std::string(text));
     text = normalized;
   }

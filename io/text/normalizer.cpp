@@ -124,6 +124,7 @@ void Normalizer::add_replace(Regex pattern, std::string by) {
 }
 
 void Normalizer::add_strip(bool left, bool right) {
+  strips_left_ = strips_left_ || left;
   steps_.emplace_back([=](std::string text) { return stripped(text, left, right); });
 }
 
@@ -131,6 +132,10 @@ std::string Normalizer::apply(std::string text) const {
   for (const auto& step : steps_)
     text = step(std::move(text));
   return text;
+}
+
+bool Normalizer::keeps_begin(std::string_view text) const {
+  return !strips_left_ || text.empty() || !is_white_space(code_point(text));
 }
 
 std::string replace_matches(std::string_view text, const Regex& pattern, std::string_view by) {

@@ -25,8 +25,11 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
   std::string apply(std::string text) const;
+  /// Does the normalized text begin where the text does? Not so where white space is taken off.
+  bool keeps_begin(std::string_view text) const;
 
  private:
+  bool strips_left_ = false;
   std::vector<std::function<std::string(std::string)>> steps_;
 };
 

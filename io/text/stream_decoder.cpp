@@ -12,6 +12,7 @@ namespace {
 
 // Tokens that may wait for the rest of a character of four bytes. A model that makes nothing but broken ones is read.
 constexpr std::size_t most_held_tokens = 8;
+constexpr std::size_t most_kept_tokens = 256;
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -20,17 +21,20 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string StreamDecoder::take(bool all) {
-  const std::span<const TokenId> tokens(tokens_);
-  const std::string before = tokenizer_.decode(tokens.first(num_returned_), skip_special_tokens_);
-  std::string text = tokenizer_.decode(tokens, skip_special_tokens_);
+  const std::string text = tokenizer_.decode(tokens_, skip_special_tokens_);
   if (!all && (unfinished_bytes(text) > 0 || text.ends_with(replacement_character)))
     return {};
-  text.erase(0, common_prefix(text, before));
-  if (text.empty() && !all)
-    return {};
-  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(num_returned_));
+  std::string piece = text.substr(common_prefix(text, text_));
+  // Earlier tokens are forgotten, unless the last ones are spaces alone: some decoders take those off a begin.
+  const auto num_returned = static_cast<std::ptrdiff_t>(num_returned_);
+  const std::vector<TokenId> last(tokens_.begin() + num_returned, tokens_.end());
+  text_ = tokenizer_.decode(last, skip_special_tokens_);
+  if (text_.find_first_not_of(' ') != std::string::npos || tokens_.size() > most_kept_tokens)
+    tokens_ = last;
+  else
+    text_ = text;
   num_returned_ = tokens_.size();
-  return text;
+  return piece;
 }
 
 std::string StreamDecoder::write(TokenId token) {

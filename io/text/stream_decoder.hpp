@@ -28,7 +28,8 @@ class StreamDecoder {
   const Tokenizer& tokenizer_;
   bool skip_special_tokens_;
   std::vector<TokenId> tokens_;  // the last of those whose text was returned, which may decide about spaces, and others
-  std::size_t num_returned_ = 0;
+  std::size_t num_returned_ = 0;  // of them
+  std::string text_;              // of those
 };
 
 }  // namespace espalier
