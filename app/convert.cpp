@@ -76,14 +76,6 @@ void into_own_folder(const Path& directory, const Write& write) {
   }
 }
 
-// Where an import keeps the files of the tokenizer: beside checkpoints/.
-Path tokenizer_beside(const Path& checkpoint) {
-  Path path = std::filesystem::absolute(checkpoint).lexically_normal();
-  if (!path.has_filename())  // it ended with a slash
-    path = path.parent_path();
-  return path.parent_path().parent_path() / "tokenizer";
-}
-
 void print_tensor(const std::string& name, ScalarType type, const std::vector<Index>& shape, const std::string& other) {
   print_answer("  {:<44} {:<5} {:<16} {}\n", printable_line(name), to_string(type), shape_text(shape), other);
 }
@@ -173,6 +165,13 @@ int export_model(const ConvertArguments& arguments) {
 }
 
 }  // namespace
+
+Path tokenizer_beside(const Path& checkpoint) {
+  Path path = std::filesystem::absolute(checkpoint).lexically_normal();
+  if (!path.has_filename())  // it ended with a slash
+    path = path.parent_path();
+  return path.parent_path().parent_path() / "tokenizer";
+}
 
 void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();

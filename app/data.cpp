@@ -10,6 +10,7 @@
 #include "app/token_files.hpp"
 #include "io/input_files.hpp"
 #include "io/pack.hpp"
+#include "io/text/tokenizer.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
@@ -36,7 +37,7 @@ std::string parts_text(const PackSummary& summary) {
 int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
-      pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
+      pack_text(files, *load_tokenizer(command.tokenizer), command.output, command.validation, command.options);
   print_answer("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
                bytes_text(static_cast<std::size_t>(summary.text_bytes)));
   print_answer("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
@@ -56,7 +57,12 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--validation", command->validation, "token file to validate on");
   pack_app->add_option("--validation-fraction", command->options.validation_fraction,
                        "share of the text that goes there: at least 0, less than 1; default 0");
-  pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
+  pack_app->add_option("--tokenizer", command->tokenizer,
+                       "byte (default), a tokenizer's file, or a directory with one");
+  pack_app->add_flag("--add-special-tokens", command->options.add_special_tokens,
+                     "what the tokenizer puts around a text, around each document");
+  pack_app->add_option("--threads", command->options.num_threads, "that encode; default: one a core")
+      ->check(at_least(1));
   pack_app->add_option("--exclude", command->exclude,
                        "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
@@ -79,6 +85,7 @@ void add_data(CLI::App& app, Chosen& chosen) {
   add_pack(*data, chosen);
   add_data_inspect(*data, chosen);
   add_data_convert(*data, chosen);
+  add_data_tokenize(*data, chosen);
 }
 
 }  // namespace espalier

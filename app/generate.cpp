@@ -10,12 +10,13 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/convert.hpp"
 #include "app/generated_text.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
 #include "io/block_copy.hpp"
 #include "io/input_limits.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/process_mesh.hpp"
@@ -30,6 +31,7 @@ namespace {
 
 struct GenerateArguments {
   std::string checkpoint;
+  std::string tokenizer;  // empty: the one that the checkpoint names, or that lies beside it
   std::vector<std::string> prompts;
   std::string prompts_file;
   Index batch_size = 0;  // 0: as many as memory has room for, and pay
@@ -52,7 +54,7 @@ std::string character_at(const std::string& text, std::size_t at) {
 void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
                         Index vocab_size) {
   std::vector<TokenId> tokens;
-  tokenizer.encode(prompt, tokens);
+  tokenizer.encode(prompt, tokens, {.add_special_tokens = true});
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] >= vocab_size)
       throw Error(ExitCode::usage,
@@ -94,17 +96,28 @@ std::vector<std::string> prompts_in(const std::string& file) {
   return prompts;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
+// The tokenizer that made the data of a checkpoint: it stores its name, and an import has its files.
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const std::string& given) {
   const std::string name = read_state(checkpoint).tokenizer;
-  if (name == "byte")
-    return make_tokenizer(name);
-  throw Error(ExitCode::checkpoint,
-              {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
-                                    : "the checkpoint names a tokenizer that this version does not have",
-               .where = checkpoint.path().string(),
-               .got = name,
-               .wanted = "byte",
-               .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
+  const Path beside = tokenizer_beside(checkpoint.path());
+  std::error_code ignored;
+  const bool has_files = std::filesystem::is_directory(beside, ignored);
+  if (given.empty() && name != "byte" && !has_files)
+    throw Error(ExitCode::checkpoint, {.what = "the tokenizer of a checkpoint is not known",
+                                       .where = checkpoint.path().string(),
+                                       .got = name.empty() ? "a checkpoint that names none" : name,
+                                       .wanted = fmt::format("byte, or a tokenizer in {}", beside.string()),
+                                       .todo = "name the tokenizer's file: --tokenizer FILE"});
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(!given.empty()   ? given
+                                                        : name == "byte" ? name
+                                                                         : beside.string());
+  if (!name.empty() && tokenizer->name() != name)
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
+                                       .where = given.empty() ? beside.string() : given,
+                                       .got = tokenizer->name(),
+                                       .wanted = name,
+                                       .todo = "name the tokenizer that packed the data: --tokenizer FILE"});
+  return tokenizer;
 }
 
 void require_finite(const std::vector<float>& logits, const std::string& checkpoint) {
@@ -189,7 +202,7 @@ int generate(const GenerateArguments& options, const Communicator& world) {
   load_newest(options.checkpoint, world, note_to_stderr, [&](const CheckpointReader& checkpoint) {
     model.reset();  // frees what another checkpoint has filled
     path = checkpoint.path().string();
-    tokenizer = tokenizer_of(checkpoint);
+    tokenizer = tokenizer_of(checkpoint, options.tokenizer);
     model = std::make_unique<LoadedModel<Fp32>>(checkpoint, available_bytes, &mesh.tp());
   });
   const auto name_of = [&](std::size_t i) {
@@ -216,6 +229,8 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<GenerateArguments>();
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
+  command->add_option("--tokenizer", options->tokenizer,
+                      "a tokenizer's file, or a directory with one; default: that of the checkpoint");
   CLI::Option* const prompt = command->add_option("--prompt", options->prompts, "text to continue; may be repeated");
   one_value_each(*prompt);
   command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")

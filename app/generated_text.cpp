@@ -8,8 +8,15 @@
 namespace espalier {
 
 GeneratedText::GeneratedText(const std::string& prompt, const GenerationRules& rules, const Tokenizer& tokenizer)
-    : rules_(rules), tokenizer_(tokenizer), random_(rules.seed, "generate"), stop_(rules.stop_texts), pending_(prompt) {
-  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens_);
+    : rules_(rules),
+      tokenizer_(tokenizer),
+      random_(rules.seed, "generate"),
+      decoder_(tokenizer),
+      stop_(rules.stop_texts),
+      pending_(prompt) {
+  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens_, {.add_special_tokens = true});
+  for (const TokenId token : tokens_)  // the text of what follows may depend on them
+    decoder_.write(token);
 }
 
 std::span<const TokenId> GeneratedText::window(Index longest) const {
@@ -27,11 +34,11 @@ void GeneratedText::add(TokenId token) {
   const bool stops = std::ranges::find(rules_.stop_tokens, token) != rules_.stop_tokens.end();
   if (!stops) {
     tokens_.push_back(token);
-    pending_ += stop_.write(tokenizer_.decode(std::span<const TokenId>(&token, 1)));
+    pending_ += stop_.write(decoder_.write(token));
   }
   is_complete_ = stops || stop_.found() || ++num_drawn_ == rules_.max_tokens;
   if (is_complete_)
-    pending_ += stop_.finish();
+    pending_ += stop_.write(decoder_.finish()) + stop_.finish();
 }
 
 std::string GeneratedText::take() { return std::exchange(pending_, {}); }

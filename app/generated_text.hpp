@@ -11,7 +11,7 @@
 #include "app/print.hpp"
 #include "core/random.hpp"
 #include "io/stop_texts.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/stream_decoder.hpp"
 #include "models/sampler.hpp"
 
 namespace espalier {
@@ -45,6 +45,7 @@ class GeneratedText {
   const GenerationRules& rules_;
   const Tokenizer& tokenizer_;
   RandomStream random_;
+  StreamDecoder decoder_;
   StopTexts stop_;
   std::vector<TokenId> tokens_;  // prompt included
   Index num_drawn_ = 0;

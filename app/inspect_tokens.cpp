@@ -12,8 +12,8 @@
 #include "app/token_files.hpp"
 #include "core/printable_text.hpp"
 #include "io/json_text.hpp"
+#include "io/text/byte_tokenizer.hpp"
 #include "io/token_statistics.hpp"
-#include "io/tokenizer.hpp"
 
 namespace espalier {
 namespace {

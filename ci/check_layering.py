@@ -91,9 +91,11 @@ def problems_of(path: Path) -> list[str]:
 def forgotten_tests() -> list[str]:
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.cpp")):
-        lists = path.parent / "CMakeLists.txt"
-        if not lists.is_file() or not re.search(rf"\b{re.escape(path.name)}\b", lists.read_text(encoding="utf-8")):
-            found.append(f"{path.relative_to(ROOT)}: no CMakeLists.txt beside it names it: it is never run")
+        module = path.relative_to(ROOT / "tests").parts[0]
+        lists = ROOT / "tests" / module / "CMakeLists.txt"
+        name = path.relative_to(lists.parent)
+        if not lists.is_file() or not re.search(rf"(?<![\w/]){re.escape(str(name))}\b", lists.read_text(encoding="utf-8")):
+            found.append(f"{path.relative_to(ROOT)}: tests/{module}/CMakeLists.txt does not name it: it is never run")
     return found
 
 

@@ -1,5 +1,5 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, xxHash, Chart.js. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
+# nlohmann-json, xxHash, PCRE2, utf8proc, Chart.js, and SentencePiece, if it is found. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
 # the CUDA toolkit; cuBLASLt, NCCL and cuDNN, if they are found.
 
 if(NOT TARGET Kokkos::kokkos)
@@ -77,6 +77,16 @@ if(ESPALIER_ENABLE_APP)
   find_package(tomlplusplus REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_library(ESPALIER_XXHASH_LIBRARY NAMES xxhash REQUIRED)
+  # Tokenizers: regular expressions with \p{White_Space} (10.40), normal forms, and models of SentencePiece.
+  find_library(ESPALIER_PCRE2_LIBRARY NAMES pcre2-8 REQUIRED)
+  find_path(ESPALIER_PCRE2_INCLUDE NAMES pcre2.h REQUIRED)
+  find_library(ESPALIER_UTF8PROC_LIBRARY NAMES utf8proc REQUIRED)
+  find_path(ESPALIER_UTF8PROC_INCLUDE NAMES utf8proc.h REQUIRED)
+  find_library(ESPALIER_SENTENCEPIECE_LIBRARY NAMES sentencepiece)
+  find_path(ESPALIER_SENTENCEPIECE_INCLUDE NAMES sentencepiece_processor.h)
+  if(NOT ESPALIER_SENTENCEPIECE_INCLUDE)
+    unset(ESPALIER_SENTENCEPIECE_LIBRARY CACHE)
+  endif()
   # It draws the page of a run, and is embedded into it.
   find_file(ESPALIER_CHART_JS NAMES chart.min.js chart.umd.js PATHS /usr PATH_SUFFIXES
             share/javascript/chart.js share/nodejs/chart.js/dist lib/node_modules/chart.js/dist)

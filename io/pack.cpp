@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/printable_text.hpp"
 #include "io/documents.hpp"
 #include "io/file_kind.hpp"
 #include "io/input_files.hpp"
 #include "io/own_output.hpp"
 #include "io/pack_notes.hpp"
+#include "io/parallel_encoder.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 #include "io/validation_split.hpp"
@@ -19,43 +21,49 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;  // encoded at a time
+// Encoded at a time: of a text that may be cut anywhere, and of a document that is better encoded whole.
+constexpr std::size_t local_piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t whole_document_bytes = std::size_t{4} << 20;
 
-// Up to the last line of a piece, or all of it.
-void encode(const InputFile& file, Index begin, Index end, const Tokenizer& tokenizer, TokenFileWriter& writer) {
-  std::string text;
-  std::vector<TokenId> tokens;
-  while (begin < end) {
-    text.resize(std::min(piece_bytes, static_cast<std::size_t>(end - begin)));
-    file.read_at(static_cast<std::size_t>(begin), text.data(), text.size());
-    const std::size_t line_end = begin + static_cast<Index>(text.size()) < end ? text.rfind('\n') : std::string::npos;
-    text.resize(line_end == std::string::npos ? text.size() : line_end + 1);
-    tokens.clear();
-    tokenizer.encode(text, tokens);
-    writer.append(tokens);
-    begin += static_cast<Index>(text.size());
-  }
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// Where a text that goes on is cut: behind a line, if possible one whose end stands alone between characters that are
+// no spaces, so that no word of most tokenizers goes over the cut. Never within a character.
+std::size_t cut_of(std::string_view text) {
+  for (std::size_t at = text.size() - 1; at > text.size() / 2; --at)
+    if (text[at - 1] == '\n' && !is_space(text[at - 2]) && !is_space(text[at]))
+      return at;
+  const std::size_t line_end = text.rfind('\n');
+  return line_end == std::string::npos ? text.size() - unfinished_bytes(text) : line_end + 1;
 }
 
-// Neighbours that go to the same side are encoded together.
+// Reads documents, and has them encoded. Neighbours that go to the same side are one text where that makes no
+// difference.
 class Side {
  public:
-  Side(const InputFile& file, const Tokenizer& tokenizer) : file_(file), tokenizer_(tokenizer) {}
+  Side(const InputFile& file, bool joins, ParallelEncoder& encoder) : file_(file), joins_(joins), encoder_(encoder) {}
   void add(Index end, TokenFileWriter& writer) {
-    if (&writer != writer_)
+    if (&writer != writer_ || !joins_)
       flush();
     writer_ = &writer;
     end_ = end;
   }
   void flush() {
-    if (writer_ != nullptr)
-      encode(file_, begin_, end_, tokenizer_, *writer_);
-    begin_ = end_;
+    while (writer_ != nullptr && begin_ < end_) {
+      const std::size_t most = joins_ ? local_piece_bytes : whole_document_bytes;
+      std::string text(std::min(most, static_cast<std::size_t>(end_ - begin_)), '\0');
+      file_.read_at(static_cast<std::size_t>(begin_), text.data(), text.size());
+      if (begin_ + static_cast<Index>(text.size()) < end_ && !joins_)
+        text.resize(cut_of(text));
+      begin_ += static_cast<Index>(text.size());
+      encoder_.add(std::move(text), *writer_);
+    }
   }
 
  private:
   const InputFile& file_;
-  const Tokenizer& tokenizer_;
+  bool joins_;
+  ParallelEncoder& encoder_;
   TokenFileWriter* writer_ = nullptr;
   Index begin_ = 0;
   Index end_ = 0;
@@ -158,11 +166,12 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   if (!validation_output.empty())
     validation.emplace(validation_output, tokenizer.name(), tokenizer.vocab_size());
 
+  ParallelEncoder encoder(tokenizer, options.num_threads, {.add_special_tokens = options.add_special_tokens});
   bool has_train_text = false;
   bool has_validation_text = false;
   for (const Path& path : files) {
     const InputFile file(path, ExitCode::data);
-    Side side(file, tokenizer);
+    Side side(file, tokenizer.is_local() && !options.add_special_tokens, encoder);
     for_each_document(file, options.document_separator, [&](const Document& document) {
       const Index tail = tail_begin(file, document, split.tail(document));
       if (tail > document.begin)
@@ -176,6 +185,7 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
     });
     side.flush();
   }
+  encoder.flush();
   if (!has_train_text || (validation && !has_validation_text))
     throw Error(ExitCode::data,
                 {.what = has_train_text ? "no text is left for validation" : "no text is left for training",

@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "io/file.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace espalier {
 
 struct PackOptions {
   std::string document_separator = {};  ///< stays at the end of its document; empty: every file is one document
   double validation_fraction = 0;
-  std::uint64_t seed = 0;     ///< of the choice of validation documents
-  bool allow_binary = false;  ///< files with zero bytes or the mark of another format are refused otherwise
+  std::uint64_t seed = 0;           ///< of the choice of validation documents
+  bool allow_binary = false;        ///< files with zero bytes or the mark of another format are refused otherwise
+  bool add_special_tokens = false;  ///< what the tokenizer puts around a text, around each document
+  Index num_threads = 0;            ///< that encode; 0: one a core
 };
 
 struct PackSummary {
@@ -33,8 +35,8 @@ struct PackSummary {
 };
 
 /// Packs text into a token file for training and, with a validation fraction, one for validation; the fraction
-/// and the path go together. Which documents validate: ValidationSplit. The memory needed does not depend on the sizes
-/// of files, documents and lines.
+/// and the path go together. A document is encoded whole, up to 4 MiB; a longer one is cut behind lines. Which
+/// documents validate: ValidationSplit. The memory needed does not depend on the sizes of files, documents and lines.
 /// @throws Error before anything is written: (data) for what is no text, or not enough to have some on each side,
 /// (usage) for an output that is an input or the other output, (write) for one that is no regular file.
 PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,

@@ -4,7 +4,7 @@
 
 #include "io/file.hpp"
 #include "io/hash.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -68,7 +68,7 @@ TEST(File, hashes_in_pieces_equal_hashes_of_the_whole) {
 }
 
 TEST(Tokenizer, bytes_go_round) {
-  const auto tokenizer = make_tokenizer("byte");
+  const auto tokenizer = load_tokenizer("byte");
   std::string text;
   for (int i = 0; i < 256; ++i)
     text += static_cast<char>(i);
@@ -79,5 +79,5 @@ TEST(Tokenizer, bytes_go_round) {
   EXPECT_EQ(tokenizer->decode(tokens), text);
   const std::vector<TokenId> bad{65, 256};
   expect_error(ExitCode::data, {"token 1", "id 256"}, [&] { tokenizer->decode(bad); });
-  expect_error(ExitCode::usage, {"bpe"}, [] { make_tokenizer("bpe"); });
+  expect_error(ExitCode::usage, {"bpe"}, [] { load_tokenizer("bpe"); });
 }

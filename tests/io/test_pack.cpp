@@ -9,6 +9,7 @@
 #include "io/hash.hpp"
 #include "io/input_files.hpp"
 #include "io/pack.hpp"
+#include "io/text/byte_tokenizer.hpp"
 #include "io/token_file.hpp"
 #include "tests/io/support.hpp"
 

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/text/merge_table.hpp"
+#include "io/text/vocabulary.hpp"
+
+namespace espalier {
+
+/// Byte pair encoding (Sennrich et al., 2016): a word begins as characters or bytes, and the pair of neighbours with
+/// the lowest rank is merged, the leftmost first, until no pair is left.
+class Bpe {
+ public:
+  struct Options {
+    bool bytes = false;          ///< words begin as bytes, and texts of tokens are bytes; else as characters of UTF-8
+    bool byte_fallback = false;  ///< a character without a token becomes the tokens <0x00> to <0xFF> of its bytes
+    TokenId unknown = -1;        ///< the token of what has none; -1: that is left out
+    bool fuse_unknown = false;   ///< neighbours of that kind are one token
+    bool ignore_merges = false;  ///< a word that is a token is not looked into
+  };
+  /// Left, right: the ids of two tokens, whose texts one after the other are a token's.
+  using Pair = std::pair<TokenId, TokenId>;
+
+  /// @param merges the lowest rank first
+  /// @throws std::runtime_error for a pair whose texts together are no token's
+  Bpe(Vocabulary vocabulary, const std::vector<Pair>& merges, const Options& options);
+
+  /// With tiktoken's ranks: all pairs whose texts together are a token's are merged, and its id is the rank.
+  /// @throws std::runtime_error where a byte has no token
+  static Bpe of_ranks(Vocabulary vocabulary, bool ignore_merges);
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+  /// Appends the tokens of a word, which is not empty.
+  void encode_word(std::string_view word, std::vector<TokenId>& tokens) const;
+
+  /// No merge goes over the border between another character and this one: words may be cut there.
+  bool never_merges_into(std::string_view mark) const;
+
+ private:
+  Bpe(Vocabulary vocabulary, const Options& options);
+  void encode_uncached(std::string_view word, std::vector<TokenId>& tokens) const;
+  void begin_with_bytes(std::string_view word, std::vector<TokenId>& tokens) const;
+  void begin_with_characters(std::string_view word, std::vector<TokenId>& tokens) const;
+  void fall_back(std::string_view bytes, std::vector<TokenId>& tokens, bool& unknown_before) const;
+
+  Vocabulary vocabulary_;
+  Options options_;
+  MergeTable merges_;
+  std::array<TokenId, 256> byte_tokens_{};      // of words that begin as bytes
+  std::array<TokenId, 256> fallback_tokens_{};  // <0x00> to <0xFF>
+  std::vector<TokenId> character_tokens_;       // by code point
+  std::uint64_t id_;                            // of its words in caches
+};
+
+/// Merges the tokens from `first` on.
+void merge_tokens(std::vector<TokenId>& tokens, std::size_t first, const MergeTable& merges);
+
+}  // namespace espalier

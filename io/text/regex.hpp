@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace espalier {
+
+/// Whose regular expressions a pattern is written in: they differ in some escapes.
+enum class RegexDialect {
+  oniguruma,    ///< tokenizer.json
+  fancy_regex,  ///< tiktoken
+  plain_text    ///< no expression: matches itself
+};
+
+/// A regular expression over UTF-8, with the classes of Unicode, compiled by PCRE2. Several threads may use one. The
+/// work and the memory of a match are limited, so that no pattern hangs.
+class Regex {
+ public:
+  /// @throws std::runtime_error for a pattern that is none, or that has what is not supported; both are named
+  Regex(std::string_view pattern, RegexDialect dialect);
+  ~Regex();
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
+
+  struct Match {
+    std::size_t begin = 0;
+    std::size_t end = 0;  ///< begin where there is none: empty matches are passed over
+  };
+  /// The first match from `from` on in `text`, which is valid UTF-8.
+  /// @throws Error (data) for a match that takes too long
+  Match find(std::string_view text, std::size_t from) const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
+
+/// A pattern of another dialect as PCRE2 reads it. @throws std::runtime_error: names what is not supported
+std::string pcre2_pattern(std::string_view pattern, RegexDialect dialect);
+
+}  // namespace espalier

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/text/tiktoken_file.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <stdexcept>
+
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
+#include "io/text/bpe_tokenizer.hpp"
+#include "io/text/tiktoken_known.hpp"
+
+namespace espalier {
+namespace {
+
+// -1 for what is no digit of base64.
+int base64_digit(char c) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::size_t at = digits.find(c);
+  return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
+
+// Empty for what is no base64.
+std::string base64_decoded(std::string_view text) {
+  std::string bytes;
+  if (text.size() % 4 != 0)
+    return {};
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const int digit = i >= text.size() - padding ? 0 : base64_digit(text[i]);
+    if (digit < 0)
+      return {};
+    bits = bits << 6 | static_cast<unsigned>(digit);
+    if (i % 4 == 3)
+      for (const int shift : {16, 8, 0})
+        bytes += static_cast<char>(bits >> shift & 0xFF);
+  }
+  bytes.resize(bytes.size() - padding);
+  return bytes;
+}
+
+struct RankLine {
+  std::string token;
+  TokenId rank = -1;
+};
+
+// "IQ== 0"
+RankLine rank_line(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  RankLine read;
+  if (space == std::string_view::npos)
+    return read;
+  const std::string_view number = line.substr(space + 1);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), read.rank);
+  if (error != std::errc() || end != number.data() + number.size())
+    read.rank = -1;
+  read.token = base64_decoded(line.substr(0, space));
+  return read;
+}
+
+// Calls `visit` with the lines that are not empty, and their numbers.
+void for_each_line(std::string_view text, const auto& visit) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r'))
+      line.remove_suffix(1);
+    if (!line.empty())
+      visit(line, number);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// What stands beside the file, for a tokenizer that is not known.
+TiktokenSplit split_beside(const Path& path) {
+  const std::string text = read_file(path, ExitCode::data, LargestFile::config);
+  const nlohmann::json json = parse_json(text);
+  TiktokenSplit split{.pattern = field<std::string>(json, "pattern", std::size_t{16384}),
+                      .nfc = field_or<bool>(json, "nfc", false)};
+  const nlohmann::json& special_tokens = object_field_or_empty(json, "special_tokens");
+  for (const auto& [token, id] : special_tokens.items())
+    split.special_tokens.emplace_back(token, value_from<TokenId>(id, "special_tokens"));
+  return split;
+}
+
+TiktokenSplit split_of(const Path& path, Index num_ranks) {
+  const Path beside = path.string() + ".json";
+  std::error_code ignored;
+  if (std::filesystem::exists(beside, ignored))
+    return split_beside(beside);
+  if (std::optional<TiktokenSplit> known = known_tiktoken_split(num_ranks))
+    return std::move(*known);
+  throw Error(ExitCode::data,
+              {.what = "a tiktoken file of unknown origin",
+               .where = path.string(),
+               .got = fmt::format("{} ranks, and no {}", num_ranks, beside.string()),
+               .wanted = "the ranks of " + known_tiktoken_names() + ", or a file with the pattern beside it",
+               .todo = fmt::format("write {}: {{\"pattern\": \"...\", \"special_tokens\": {{\"<|endoftext|>\": {}}}}}",
+                                   beside.string(), num_ranks)});
+}
+
+}  // namespace
+
+bool is_tiktoken_file(std::string_view begin) {
+  const RankLine line = rank_line(begin.substr(0, begin.find('\n')));
+  return line.rank >= 0 && !line.token.empty();
+}
+
+std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
+  const std::string text = read_file(path, ExitCode::data, LargestFile::tokenizer);
+  try {
+    Vocabulary vocabulary;
+    std::vector<std::string> texts;
+    const auto put_text = [&](TokenId id, const std::string& token) {
+      texts.resize(std::max(texts.size(), static_cast<std::size_t>(id) + 1));
+      texts[static_cast<std::size_t>(id)] = token;
+    };
+    Index num_ranks = 0;
+    for_each_line(text, [&](std::string_view line, std::size_t number) {
+      const RankLine read = rank_line(line);
+      // an empty token ("= 50256" in Whisper's files) is never made
+      if (read.rank < 0 || (read.token.empty() && !line.starts_with('=')))
+        throw std::runtime_error(fmt::format("line {} is no token in base64 and its rank", number));
+      ++num_ranks;
+      if (read.token.empty())
+        return;
+      vocabulary.add(read.token, read.rank);
+      put_text(read.rank, read.token);
+    });
+    TiktokenSplit split = split_of(path, num_ranks);
+    BpeParts parts{.kind = "tiktoken", .contents = text, .bpe = Bpe::of_ranks(std::move(vocabulary), true)};
+    parts.contents += '\0' + split.pattern;
+    parts.pre_tokenizer.add(SplitStep{Regex(split.pattern, RegexDialect::fancy_regex)});
+    parts.decoder.add_byte_level();
+    if (split.nfc)
+      parts.normalizer.add_form(Normalizer::Form::nfc, false);
+    for (auto& [token, id] : split.special_tokens) {
+      if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id))
+        throw std::runtime_error(fmt::format("the special token {:.60} has the id {}", token, id));
+      put_text(id, token);
+      parts.contents += fmt::format("\n{} {}", id, token);
+      parts.added_tokens.add({.text = token, .id = id, .special = true}, token);
+    }
+    parts.prefix = split.prefix;
+    parts.texts = std::move(texts);
+    return std::make_unique<BpeTokenizer>(std::move(parts));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::data, {.what = "a tiktoken file cannot be read",
+                                 .where = path.string(),
+                                 .got = error.what(),
+                                 .wanted = "a token in base64, a space and its rank, a line each",
+                                 .todo = "take the file from where it came from again"});
+  }
+}
+
+}  // namespace espalier

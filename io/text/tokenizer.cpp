@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/text/tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include "io/hash.hpp"
+#include "io/text/byte_tokenizer.hpp"
+#include "io/text/sentencepiece_model.hpp"
+#include "io/text/tiktoken_file.hpp"
+#include "io/text/tokenizer_json.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* tokenizer_files[] = {"tokenizer.json", "tokenizer.model"};
+
+// The file of a directory.
+Path tokenizer_file(const std::string& name) {
+  const Path path(name);
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    throw Error(ExitCode::usage,
+                {.what = "unknown tokenizer",
+                 .got = '"' + name + '"',
+                 .wanted = "\"byte\", or a tokenizer.json, a SentencePiece model, a tiktoken file, or a "
+                           "directory with one",
+                 .todo = "--tokenizer FILE"});
+  if (!std::filesystem::is_directory(status))
+    return path;
+  for (const char* const file : tokenizer_files)
+    if (std::filesystem::exists(path / file, error))
+      return path / file;
+  throw Error(ExitCode::usage, {.what = "a directory has no tokenizer",
+                                .where = name,
+                                .wanted = "tokenizer.json or tokenizer.model in it",
+                                .todo = "name the file: --tokenizer FILE"});
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
+  if (name == "byte")
+    return std::make_unique<ByteTokenizer>();
+  const Path path = tokenizer_file(name);
+  const InputFile file(path, ExitCode::data);
+  std::string begin(std::min<std::size_t>(file.size(), 4096), '\0');
+  file.read_at(0, begin.data(), begin.size());
+  if (begin.starts_with('{'))
+    return read_tokenizer_json(path);
+  if (is_tiktoken_file(begin))
+    return read_tiktoken_file(path);
+  if (is_sentencepiece_file(begin))
+    return read_sentencepiece_model(path);
+  throw Error(ExitCode::data, {.what = "a file is no tokenizer",
+                               .where = path.string(),
+                               .wanted = "a tokenizer.json, a SentencePiece model or a tiktoken file",
+                               .todo = "name the file that has the vocabulary"});
+}
+
+std::string fingerprint_name(const std::string& kind, Index vocab_size, std::string_view contents) {
+  return fmt::format("{}-{}-{:016x}", kind, vocab_size, xxh3_64(contents.data(), contents.size()));
+}
+
+void refuse_token(TokenId token, std::size_t position, const std::string& tokenizer, Index vocab_size) {
+  throw Error(ExitCode::data, {.what = "a token is not in the tokenizer's vocabulary",
+                               .where = fmt::format("token {}", position),
+                               .got = fmt::format("id {}", token),
+                               .wanted = fmt::format("0 to {} (tokenizer \"{}\")", vocab_size - 1, tokenizer),
+                               .todo = "decode these tokens with the tokenizer that made them"});
+}
+
+}  // namespace espalier
