@@ -41,7 +41,8 @@ std::size_t cut_of(std::string_view text) {
 // difference.
 class Side {
  public:
-  Side(const InputFile& file, bool joins, ParallelEncoder& encoder) : file_(file), joins_(joins), encoder_(encoder) {}
+  Side(const InputFile& file, bool joins, bool add_special_tokens, ParallelEncoder& encoder)
+      : file_(file), joins_(joins), add_special_tokens_(add_special_tokens), encoder_(encoder) {}
   void add(Index end, TokenFileWriter& writer) {
     if (&writer != writer_ || !joins_)
       flush();
@@ -49,20 +50,23 @@ class Side {
     end_ = end;
   }
   void flush() {
-    while (writer_ != nullptr && begin_ < end_) {
+    for (const Index begin = begin_; writer_ != nullptr && begin_ < end_;) {
       const std::size_t most = joins_ ? local_piece_bytes : whole_document_bytes;
       std::string text(std::min(most, static_cast<std::size_t>(end_ - begin_)), '\0');
       file_.read_at(static_cast<std::size_t>(begin_), text.data(), text.size());
       if (begin_ + static_cast<Index>(text.size()) < end_ && !joins_)
         text.resize(cut_of(text));
+      EncodeOptions options{.add_special_tokens = add_special_tokens_, .is_begin = begin_ == begin};
       begin_ += static_cast<Index>(text.size());
-      encoder_.add(std::move(text), *writer_);
+      options.is_end = begin_ == end_;
+      encoder_.add(std::move(text), options, *writer_);
     }
   }
 
  private:
   const InputFile& file_;
   bool joins_;
+  bool add_special_tokens_;
   ParallelEncoder& encoder_;
   TokenFileWriter* writer_ = nullptr;
   Index begin_ = 0;
@@ -166,12 +170,12 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   if (!validation_output.empty())
     validation.emplace(validation_output, tokenizer.name(), tokenizer.vocab_size());
 
-  ParallelEncoder encoder(tokenizer, options.num_threads, {.add_special_tokens = options.add_special_tokens});
+  ParallelEncoder encoder(tokenizer, options.num_threads);
   bool has_train_text = false;
   bool has_validation_text = false;
   for (const Path& path : files) {
     const InputFile file(path, ExitCode::data);
-    Side side(file, tokenizer.is_local() && !options.add_special_tokens, encoder);
+    Side side(file, tokenizer.is_local(), options.add_special_tokens, encoder);
     for_each_document(file, options.document_separator, [&](const Document& document) {
       const Index tail = tail_begin(file, document, split.tail(document));
       if (tail > document.begin)

@@ -13,25 +13,24 @@ constexpr std::size_t bytes_per_thread = std::size_t{4} << 20;
 
 }  // namespace
 
-ParallelEncoder::ParallelEncoder(const Tokenizer& tokenizer, Index num_threads, EncodeOptions options)
+ParallelEncoder::ParallelEncoder(const Tokenizer& tokenizer, Index num_threads)
     : tokenizer_(tokenizer),
       num_threads_(num_threads > 0 ? static_cast<std::size_t>(num_threads)
-                                   : std::max(1U, std::thread::hardware_concurrency())),
-      options_(options) {
+                                   : std::max(1U, std::thread::hardware_concurrency())) {
   if (tokenizer.is_local())  // no work: reading and writing take longer
     num_threads_ = 1;
 }
 
-void ParallelEncoder::add(std::string text, TokenFileWriter& writer) {
+void ParallelEncoder::add(std::string text, EncodeOptions options, TokenFileWriter& writer) {
   num_bytes_ += text.size();
-  tasks_.push_back({std::move(text), &writer});
+  tasks_.push_back({std::move(text), options, &writer});
   if (num_bytes_ >= (num_threads_ == 1 ? 1 : num_threads_ * bytes_per_thread))
     flush();
 }
 
 void ParallelEncoder::encode_task(Task& task) const {
   try {
-    tokenizer_.encode(task.text, task.tokens, options_);
+    tokenizer_.encode(task.text, task.tokens, task.options);
     std::string().swap(task.text);
   } catch (...) {
     task.failure = std::current_exception();

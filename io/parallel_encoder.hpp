@@ -16,16 +16,17 @@ namespace espalier {
 class ParallelEncoder {
  public:
   /// @param tokenizer outlives this  @param num_threads 0: one a core
-  ParallelEncoder(const Tokenizer& tokenizer, Index num_threads, EncodeOptions options);
+  ParallelEncoder(const Tokenizer& tokenizer, Index num_threads);
 
   /// @param writer outlives the next flush()
-  void add(std::string text, TokenFileWriter& writer);
+  void add(std::string text, EncodeOptions options, TokenFileWriter& writer);
   /// Encodes and appends what was added. @throws what encode() threw for the first of the texts
   void flush();
 
  private:
   struct Task {
     std::string text;
+    EncodeOptions options;
     TokenFileWriter* writer;
     std::vector<TokenId> tokens = {};
     std::exception_ptr failure = {};
@@ -34,7 +35,6 @@ class ParallelEncoder {
 
   const Tokenizer& tokenizer_;
   std::size_t num_threads_;
-  EncodeOptions options_;
   std::vector<Task> tasks_;
   std::size_t num_bytes_ = 0;  // of their texts
 };

@@ -34,7 +34,7 @@ BpeTokenizer::BpeTokenizer(BpeParts parts)
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& tokens, EncodeOptions options) const {
-  if (options.add_special_tokens)
+  if (options.add_special_tokens && options.is_begin)
     tokens.insert(tokens.end(), parts_.prefix.begin(), parts_.prefix.end());
   std::string replaced;
   if (valid_utf8_bytes(text) != text.size()) {
@@ -42,9 +42,10 @@ void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& tokens, E
     text = replaced;
   }
   parts_.added_tokens.split(
-      text, false, [&](std::string_view part, std::size_t begin) { encode_part(part, begin == 0, tokens); },
+      text, false,
+      [&](std::string_view part, std::size_t begin) { encode_part(part, options.is_begin && begin == 0, tokens); },
       [&](const AddedToken& token) { tokens.push_back(token.id); });
-  if (options.add_special_tokens)
+  if (options.add_special_tokens && options.is_end)
     tokens.insert(tokens.end(), parts_.suffix.begin(), parts_.suffix.end());
 }
 

@@ -29,7 +29,8 @@ void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<T
     if (piece.contains("Sequence")) {
       if (const std::string id = field<std::string>(object_field(piece, "Sequence"), "id");
           id != "A" || ++num_texts > 1)
-        throw UnsupportedPart(part + ".single", num_texts > 1 ? "the text twice" : "the text " + id, "$A once");
+        throw UnsupportedTokenizerPart(part + ".single", num_texts > 1 ? "the text twice" : "the text " + id,
+                                       "$A once");
       continue;
     }
     const std::string name = field<std::string>(object_field(piece, "SpecialToken"), "id");
@@ -38,7 +39,7 @@ void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<T
       (num_texts == 0 ? before : after).push_back(id_of(id, "ids"));
   }
   if (num_texts == 0)
-    throw UnsupportedPart(part + ".single", "no text", "$A once");
+    throw UnsupportedTokenizerPart(part + ".single", "no text", "$A once");
   prefix.insert(prefix.begin(), before.begin(), before.end());
   suffix.insert(suffix.end(), after.begin(), after.end());
 }
@@ -71,8 +72,8 @@ void read_post_processor(const Json& json, std::vector<TokenId>& prefix, std::ve
     prefix.insert(prefix.begin(), id_of_pair(json, "cls"));
     suffix.push_back(id_of_pair(json, "sep"));
   } else {
-    throw UnsupportedPart("post_processor", type,
-                          "Sequence, ByteLevel, TemplateProcessing, RobertaProcessing or BertProcessing");
+    throw UnsupportedTokenizerPart("post_processor", type,
+                                   "Sequence, ByteLevel, TemplateProcessing, RobertaProcessing or BertProcessing");
   }
 }
 

@@ -40,7 +40,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   Index vocab_size() const override { return processor_.GetPieceSize(); }
 
   void encode(std::string_view text, std::vector<TokenId>& tokens, EncodeOptions options) const override {
-    if (options.add_special_tokens && processor_.bos_id() >= 0)
+    if (options.add_special_tokens && options.is_begin && processor_.bos_id() >= 0)
       tokens.push_back(processor_.bos_id());
     std::vector<int> ids;
     if (const auto status = processor_.Encode(text, &ids); !status.ok())

@@ -17,6 +17,9 @@ struct EncodeOptions {
   /// What the tokenizer puts around a text (begin of text, end of text). Special tokens that are written in the text
   /// are found either way.
   bool add_special_tokens = false;
+  // Of a text that comes in parts: the part that it begins with, that it ends with.
+  bool is_begin = true;
+  bool is_end = true;
 };
 
 /// Text to token ids and back. Several threads may use one at the same time.

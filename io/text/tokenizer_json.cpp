@@ -41,11 +41,11 @@ void refuse_unsupported(const Json& model) {
                {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                 "byte_fallback", "ignore_merges", "vocab", "merges"});
   if (const Json& dropout = part_of(model, "dropout"); !dropout.is_null() && dropout != 0)
-    throw UnsupportedPart("model.dropout", dropout.dump(), "null");
+    throw UnsupportedTokenizerPart("model.dropout", dropout.dump(), "null");
   for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const Json& affix = part_of(model, key); !affix.is_null() && affix != "")
-      throw UnsupportedPart(fmt::format("model.{}", key), affix.dump(-1, ' ', true, Json::error_handler_t::replace),
-                            "null");
+      throw UnsupportedTokenizerPart(fmt::format("model.{}", key),
+                                     affix.dump(-1, ' ', true, Json::error_handler_t::replace), "null");
 }
 
 // The texts of all tokens, as the decoder wants them; and a vocabulary of what words are made of.
@@ -152,8 +152,9 @@ void add_tokens(const Json& json, const Json& vocab, bool decodes_bytes, BpePart
     const Json& in_vocab = part_of(vocab, token.text.c_str());
     const Index id = in_vocab.is_null() ? next++ : in_vocab.get<Index>();
     if (id != token.id)
-      throw UnsupportedPart("added_tokens", fmt::format("the id {} of {:.60}", token.id, printable_line(token.text)),
-                            fmt::format("{}, as the vocabulary gives it", id));
+      throw UnsupportedTokenizerPart("added_tokens",
+                                     fmt::format("the id {} of {:.60}", token.id, printable_line(token.text)),
+                                     fmt::format("{}, as the vocabulary gives it", id));
     std::string text = token.normalized ? parts.normalizer.apply(token.text) : token.text;
     put_text(parts.texts, token.id, decoded_text(text, decodes_bytes));
     parts.added_tokens.add(std::move(token), std::move(text));
@@ -166,10 +167,10 @@ BpeParts parts_from(const Json& json) {
                 "decoder", "model"});
   for (const char* const key : {"truncation", "padding"})
     if (!part_of(json, key).is_null())
-      throw UnsupportedPart(key, "one", "null: Espalier cuts and fills no texts");
+      throw UnsupportedTokenizerPart(key, "one", "null: Espalier cuts and fills no texts");
   const Json& model = object_field(json, "model");
   if (const std::string type = field_or<std::string>(model, "type", "BPE"); type != "BPE")
-    throw UnsupportedPart("model", type, "BPE");
+    throw UnsupportedTokenizerPart("model", type, "BPE");
   refuse_unsupported(model);
   PreTokenizer pre_tokenizer;
   const bool bytes = read_pre_tokenizer(part_of(json, "pre_tokenizer"), pre_tokenizer);
@@ -206,7 +207,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const Path& path) {
   };
   try {
     return std::make_unique<BpeTokenizer>(parts_from(parse_json(text)));
-  } catch (const UnsupportedPart& part) {
+  } catch (const UnsupportedTokenizerPart& part) {
     throw Error(ExitCode::data,
                 {.what = "a part of a tokenizer.json is not supported",
                  .where = fmt::format("{}, {}", path.string(), part.what()),

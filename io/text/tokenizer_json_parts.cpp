@@ -55,8 +55,8 @@ SplitBehavior behavior_field(const Json& json) {
     return SplitBehavior::merged_with_next;
   if (name == "Contiguous")
     return SplitBehavior::contiguous;
-  throw UnsupportedPart("pre_tokenizer.behavior", name,
-                        "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+  throw UnsupportedTokenizerPart("pre_tokenizer.behavior", name,
+                                 "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 MetaspaceStep metaspace_of(const Json& json, const std::string& part) {
@@ -64,7 +64,7 @@ MetaspaceStep metaspace_of(const Json& json, const std::string& part) {
   MetaspaceStep step{.mark = character_field(json, "replacement"), .split = field_or<bool>(json, "split", true)};
   const std::string scheme = field_or<std::string>(json, "prepend_scheme", "always");
   if (scheme != "first" && scheme != "never" && scheme != "always")
-    throw UnsupportedPart(part + ".prepend_scheme", scheme, "first, never or always");
+    throw UnsupportedTokenizerPart(part + ".prepend_scheme", scheme, "first, never or always");
   step.prepend = scheme == "first"    ? MetaspaceStep::Prepend::first
                  : scheme == "always" ? MetaspaceStep::Prepend::always
                                       : MetaspaceStep::Prepend::never;
@@ -84,7 +84,7 @@ void read_pre_tokenizer_step(const Json& json, PreTokenizer& pre_tokenizer, bool
   const std::string type = type_of(json);
   const std::string part = "pre_tokenizer " + type;
   if (bytes)
-    throw UnsupportedPart(part, "after ByteLevel", "ByteLevel as the last step");
+    throw UnsupportedTokenizerPart(part, "after ByteLevel", "ByteLevel as the last step");
   if (type == "Sequence") {
     read_steps(json, "pretokenizers", part,
                [&](const Json& step) { read_pre_tokenizer_step(step, pre_tokenizer, bytes); });
@@ -121,9 +121,10 @@ void read_pre_tokenizer_step(const Json& json, PreTokenizer& pre_tokenizer, bool
     pre_tokenizer.add(
         SplitStep{Regex(character_field(json, "delimiter"), RegexDialect::plain_text), SplitBehavior::removed});
   } else {
-    throw UnsupportedPart("pre_tokenizer", type,
-                          "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit or "
-                          "CharDelimiterSplit");
+    throw UnsupportedTokenizerPart(
+        "pre_tokenizer", type,
+        "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit or "
+        "CharDelimiterSplit");
   }
 }
 
@@ -134,8 +135,8 @@ void require_keys(const Json& json, const std::string& part, std::initializer_li
     throw std::runtime_error(fmt::format("{} is {:.40}, wanted an object", part, json_text(json)));
   for (const auto& [key, value] : json.items())
     if (std::ranges::find(keys, key) == keys.end())
-      throw UnsupportedPart(part, fmt::format("the key {:.60}", json_text(Json(key))),
-                            fmt::format("{}", fmt::join(keys, ", ")));
+      throw UnsupportedTokenizerPart(part, fmt::format("the key {:.60}", json_text(Json(key))),
+                                     fmt::format("{}", fmt::join(keys, ", ")));
 }
 
 std::string type_of(const Json& json) { return field<std::string>(json, "type"); }
@@ -167,7 +168,8 @@ void read_normalizer(const Json& json, Normalizer& normalizer) {
     require_keys(json, part, {"type", "strip_left", "strip_right"});
     normalizer.add_strip(field<bool>(json, "strip_left"), field<bool>(json, "strip_right"));
   } else {
-    throw UnsupportedPart("normalizer", type, "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace or Strip");
+    throw UnsupportedTokenizerPart("normalizer", type,
+                                   "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace or Strip");
   }
 }
 
@@ -206,7 +208,8 @@ void read_text_decoder(const Json& json, TextDecoder& decoder) {
     const MetaspaceStep step = metaspace_of(json, part);
     decoder.add_metaspace(step.mark, step.prepend != MetaspaceStep::Prepend::never);
   } else {
-    throw UnsupportedPart("decoder", type, "Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace or Metaspace");
+    throw UnsupportedTokenizerPart("decoder", type,
+                                   "Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace or Metaspace");
   }
 }
 

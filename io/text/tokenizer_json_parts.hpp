@@ -20,9 +20,9 @@
 namespace espalier {
 
 /// A part that is not supported.
-class UnsupportedPart : public std::runtime_error {
+class UnsupportedTokenizerPart : public std::runtime_error {
  public:
-  UnsupportedPart(const std::string& part, std::string got, std::string wanted)
+  UnsupportedTokenizerPart(const std::string& part, std::string got, std::string wanted)
       : std::runtime_error(part), got_(std::move(got)), wanted_(std::move(wanted)) {}
   const std::string& got() const { return got_; }
   const std::string& wanted() const { return wanted_; }
@@ -32,13 +32,13 @@ class UnsupportedPart : public std::runtime_error {
   std::string wanted_;
 };
 
-/// @throws UnsupportedPart for a key that is none of these; std::runtime_error where `json` is no object
+/// @throws UnsupportedTokenizerPart for a key that is none of these; std::runtime_error where `json` is no object
 void require_keys(const nlohmann::json& json, const std::string& part, std::initializer_list<std::string_view> keys);
 
 /// The "type" of a part.
 std::string type_of(const nlohmann::json& json);
 
-// They throw UnsupportedPart, or std::runtime_error for what is damaged.
+// They throw UnsupportedTokenizerPart, or std::runtime_error for what is damaged.
 void read_normalizer(const nlohmann::json& json, Normalizer& normalizer);
 /// @returns whether words are to be bytes (ByteLevel, the last step)
 bool read_pre_tokenizer(const nlohmann::json& json, PreTokenizer& pre_tokenizer);

@@ -4,6 +4,7 @@
 # test_data.sh ESPALIER: text and token files as users have them. Patterns, memory, files that are not what they seem, files
 # that change between two starts, and tokens that a model does not know.
 espalier=$1
+here=$(dirname "$(realpath "$0")")
 source "$(dirname "$0")/checks.sh"
 export OMP_NUM_THREADS=1 ESPALIER_PROGRESS=lines
 
@@ -113,5 +114,36 @@ expect 2 "fraction" "$espalier" data pack --output t.bin --validation v.bin --va
 expect 2 "learning_rate" "$espalier" train run.toml optimizer.learning_rate=nan run.directory=none
 expect 2 "--tolerance" "$espalier" verify run.toml --tolerance nan
 expect 2 "--max-step-seconds" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 8 --max-step-seconds nan
+
+# ---- Tokenizers: the way there and back, packed on several threads, a model that learns their tokens ----
+fixtures=$here/../io/text
+gpt2=$fixtures/gpt2_like.json
+tokenize=("$espalier" data tokenize --tokenizer)
+for tokenizer in "$gpt2" "$fixtures/small.tiktoken" byte; do
+  "${tokenize[@]}" "$tokenizer" "$fixtures/languages.txt" >ids.txt 2>out.txt || fail "tokenize with $tokenizer"
+  "${tokenize[@]}" "$tokenizer" --decode ids.txt >back.txt 2>out.txt || fail "decode with $tokenizer"
+  cmp back.txt <(cat "$fixtures/languages.txt"; echo) >out.txt 2>&1 || fail "$tokenizer gives another text"
+done
+printf 'a b\0c\n\0' | "${tokenize[@]}" byte --null >out.txt 2>&1
+[[ $(<out.txt) == $'97 32 98\n99 10' ]] || fail "documents with a zero byte behind each"
+expect 3 "has something else" "${tokenize[@]}" byte --decode text.txt
+expect 2 "unknown tokenizer" "${tokenize[@]}" nowhere.json text.txt
+expect 3 "no tokenizer" "${tokenize[@]}" text.txt text.txt
+sed 's/"type":"BPE"/"type":"WordLevel"/' "$gpt2" >other.json
+expect 3 "WordLevel" "${tokenize[@]}" other.json text.txt
+mkdir tokenizer
+cp "$gpt2" tokenizer/tokenizer.json
+pack=("$espalier" data pack --tokenizer tokenizer --document-separator $'.\n' text.txt)
+for threads in 1 3; do expect 0 "tokens" "${pack[@]}" --threads $threads --output gpt2.$threads.bin; done
+cmp gpt2.1.bin gpt2.3.bin >out.txt 2>&1 || fail "other tokens on three threads"
+expect 0 "tokenizer   bpe-600-" "$espalier" data inspect gpt2.1.bin
+expect 0 "completed" "$espalier" train run.toml model.vocab_size=600 'data.train=["gpt2.1.bin"]' 'data.validation=[]' run.directory=gpt2
+write=("$espalier" generate --checkpoint gpt2 --prompt "The tree" --max-tokens 8)
+expect 4 "bpe-600-" "${write[@]}"
+says "--tokenizer FILE"
+expect 4 "another tokenizer" "${write[@]}" --tokenizer byte
+expect 0 "The tree" "${write[@]}" --tokenizer "$gpt2"
+cp -r tokenizer gpt2
+expect 0 "The tree" "${write[@]}"
 [[ ! -e none ]] || fail "a refused run has left a directory"
 summary
