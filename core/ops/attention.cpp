@@ -166,7 +166,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
               team.team_barrier();
               const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
               if (dropout.is_on())
-                dropout.dropout.apply(team, row, dropout.row(shape, head, q0 + i), k0, visible);
+                dropout.dropout.apply(team, row, row, dropout.row(shape, head, q0 + i), k0, visible);
               if constexpr (!std::is_same_v<Operand, S>)
                 row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
               const S shrink = k0 == first ? S(0) : vector_exp(old_largest - new_largest);
@@ -288,13 +288,13 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                 });
                 const Index dropout_row = dropout.row(shape, head, q0 + i);
                 if (dropout.is_on())
-                  dropout.dropout.apply(team, dp, dropout_row, first, visible);
+                  dropout.dropout.apply(team, dp, dp, dropout_row, first, visible);
                 row_for(team, keys, [&](const Index j) {
                   score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
                   dp[j] = scale * score[j] * (dp[j] - projection);
                 });
                 if (dropout.is_on())
-                  dropout.dropout.apply(team, score, dropout_row, first, visible);
+                  dropout.dropout.apply(team, score, score, dropout_row, first, visible);
                 team.team_barrier();
                 row_for(team, hidden, [&](const Index j) { score[j] = dp[j] = S(0); });
                 if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best

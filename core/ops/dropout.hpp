@@ -30,9 +30,10 @@ class Dropout {
     return block.word[column % 4] < dropped_words_ ? S(0) : static_cast<S>(kept_);
   }
 
-  /// values[i] *= factor(row, column + i) for i in [0, n).
+  /// to[i] = factor(row, column + i) from[i] for i in [0, n). `to` may be `from`.
   template <class T, class Workers>
-  KOKKOS_INLINE_FUNCTION void apply(const Workers& workers, T* values, Index row, Index column, Index n) const;
+  KOKKOS_INLINE_FUNCTION void apply(const Workers& workers, T* to, const T* from, Index row, Index column,
+                                    Index n) const;
 
  private:
   std::uint64_t key_ = 0;
@@ -42,7 +43,8 @@ class Dropout {
 };
 
 template <class T, class Workers>
-KOKKOS_INLINE_FUNCTION void Dropout::apply(const Workers& workers, T* values, Index row, Index column, Index n) const {
+KOKKOS_INLINE_FUNCTION void Dropout::apply(const Workers& workers, T* to, const T* from, Index row, Index column,
+                                           Index n) const {
   using S = State<T>;
   if constexpr (exec_is_host) {
     // Four columns have one block of random words; loops over blocks vectorise.
@@ -62,14 +64,15 @@ KOKKOS_INLINE_FUNCTION void Dropout::apply(const Workers& workers, T* values, In
           words[k][b] = block.word[k];
       });
       row_for(workers, lead + count, [&](const Index i) { factors[i] = words[i % 4][i / 4] < dropped ? S(0) : kept; });
-      T* const out = values + done;
+      T* const out = to + done;
+      const T* const in = from + done;
       row_for(workers, count,
-              [&](const Index i) { out[i] = static_cast<T>(static_cast<S>(out[i]) * factors[lead + i]); });
+              [&](const Index i) { out[i] = static_cast<T>(static_cast<S>(in[i]) * factors[lead + i]); });
       done += count;
     }
   } else {
     row_for(workers, n,
-            [&](const Index i) { values[i] = static_cast<T>(static_cast<S>(values[i]) * factor<S>(row, column + i)); });
+            [&](const Index i) { to[i] = static_cast<T>(static_cast<S>(from[i]) * factor<S>(row, column + i)); });
   }
 }
 

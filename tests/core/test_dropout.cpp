@@ -23,9 +23,10 @@ Values dropped(const Values& x, Index rows, Index columns, const Dropout& dropou
 // The factors of columns [first, first + count) of row 5.
 Values part_of_row(Index first, Index count) {
   const auto values = on_device<double>(Values(static_cast<std::size_t>(count), 1), 1, count);
+  const Dropout dropout = quarter;  // device code has no constants of the host
   for_rows(
       ExecSpace(), "part_of_row", 1, KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
-        quarter.apply(thread, &values(n, 0), 5, first, count);
+        dropout.apply(thread, &values(n, 0), &values(n, 0), 5, first, count);
       });
   return on_host(values);
 }
