@@ -17,7 +17,7 @@ constexpr const char* tokenizer_files[] = {"tokenizer.json", "tokenizer.model"};
 
 // The file of a directory.
 Path tokenizer_file(const std::string& name) {
-  const Path path(name);
+  Path path(name);
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status))

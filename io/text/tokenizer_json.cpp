@@ -43,7 +43,7 @@ void refuse_unsupported(const Json& model) {
   if (const Json& dropout = part_of(model, "dropout"); !dropout.is_null() && dropout != 0)
     throw UnsupportedTokenizerPart("model.dropout", dropout.dump(), "null");
   for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (const Json& affix = part_of(model, key); !affix.is_null() && affix != "")
+    if (const Json& affix = part_of(model, key); !affix.is_null() && affix != Json(""))
       throw UnsupportedTokenizerPart(fmt::format("model.{}", key),
                                      affix.dump(-1, ' ', true, Json::error_handler_t::replace), "null");
 }
