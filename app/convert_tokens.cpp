@@ -47,19 +47,20 @@ void add_data_convert(CLI::App& parent, Chosen& chosen) {
   CLI::App* const app = parent.add_subcommand("convert", "Write token files in another format");
   app->add_option("inputs", command->inputs, "token files of any format that is read; their tokens are joined in order")
       ->required();
-  app->add_option("--output", command->output, "token file; of Megatron PREFIX, for PREFIX.bin and PREFIX.idx")
+  app->add_option("--output", command->output,
+                  "token file; with --format megatron PREFIX, for PREFIX.bin and PREFIX.idx")
       ->required();
   app->add_option("--format", command->format, "espalier or megatron")
       ->required()
       ->check(CLI::IsMember({"espalier", "megatron"}));
   app->add_option("--document-end", command->document_end,
-                  "token that ends a document, for inputs without documents; none: each is one")
+                  "token that ends a document, for inputs that do not state documents; default: each input is one")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
   app->add_option("--vocab-size", command->options.vocab_size,
                   "every token is below it; default: as the inputs state, or what their largest token needs")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
   app->add_option("--tokenizer", command->options.tokenizer,
-                  "name to write into the header, where no input states one");
+                  "name of the tokenizer in the header, if no input states one");
   app->footer("  espalier data convert corpus --output corpus.tokens --format espalier");
   app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return convert(*command); }; });
 }

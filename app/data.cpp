@@ -60,8 +60,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--tokenizer", command->tokenizer,
                        "byte (default), a tokenizer's file, or a directory with one");
   pack_app->add_flag("--add-special-tokens", command->options.add_special_tokens,
-                     "what the tokenizer puts around a text, around each document");
-  pack_app->add_option("--threads", command->options.num_threads, "that encode; default: one a core")
+                     "add what the tokenizer puts around each document");
+  pack_app->add_option("--threads", command->options.num_threads, "threads that encode; default: one per core")
       ->check(at_least(1));
   pack_app->add_option("--exclude", command->exclude,
                        "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");

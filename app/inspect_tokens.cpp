@@ -151,9 +151,9 @@ void add_data_inspect(CLI::App& parent, Chosen& chosen) {
   app->add_option("--document-end", command->document_end,
                   "token that ends a document, where the file does not say what its documents are")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
-  app->add_option("--show", command->show, "tokens to print; default 32")->check(at_least(0));
-  app->add_option("--from", command->first, "the first of them; default 0")->check(at_least(0));
-  app->add_flag("--json", command->json, "for programs");
+  app->add_option("--show", command->show, "number of tokens to print; default 32")->check(at_least(0));
+  app->add_option("--from", command->first, "first token to print; default 0")->check(at_least(0));
+  app->add_flag("--json", command->json, "print JSON");
   app->footer("  espalier data inspect train.bin");
   app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return inspect_tokens(*command); }; });
 }

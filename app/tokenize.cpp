@@ -108,13 +108,13 @@ void add_data_tokenize(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<TokenizeCommand>();
   CLI::App* const app = data.add_subcommand("tokenize", "Print the token ids of a text, or the text of token ids");
   app->add_option("--tokenizer", command->tokenizer, "byte, a tokenizer's file, or a directory with one")->required();
-  app->add_option("file", command->file, "text; without it standard input is read");
-  app->add_flag("--decode", command->decode, "print the text of ids, a document a line");
+  app->add_option("file", command->file, "text file; default: standard input");
+  app->add_flag("--decode", command->decode, "print the text of token ids; each line is a document");
   CLI::Option* const separator = app->add_option("--document-separator", command->document_separator,
                                                  "text that ends a document; none: the file is one document");
-  app->add_flag("--null", command->null, "documents end with a zero byte, as `xargs -0` has it")->excludes(separator);
-  app->add_flag("--add-special-tokens", command->add_special_tokens, "what the tokenizer puts around a text");
-  app->add_flag("--skip-special-tokens", command->skip_special_tokens, "leave them out of decoded text");
+  app->add_flag("--null", command->null, "documents end with a zero byte, as in find -print0")->excludes(separator);
+  app->add_flag("--add-special-tokens", command->add_special_tokens, "add what the tokenizer puts around a text");
+  app->add_flag("--skip-special-tokens", command->skip_special_tokens, "leave special tokens out of decoded text");
   app->footer(
       "  espalier data tokenize --tokenizer tokenizer.json book.txt >ids.txt\n"
       "  espalier data tokenize --tokenizer tokenizer.json --decode ids.txt");

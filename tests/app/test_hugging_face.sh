@@ -50,6 +50,9 @@ expect 2 "a folder of its own" "$espalier" checkpoint import model --output impo
 expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
 expect 2 "a folder of its own" "$espalier" checkpoint export run --output model --dry-run
 expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported --dry-run
+ln -s nothing link
+expect 2 "a folder of its own" "$espalier" checkpoint import model --output link
+[[ -L link ]] || fail "a refused import took a link away"
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
 expect 4 "checkpoint" "$espalier" checkpoint export model --output other

@@ -3,7 +3,6 @@
 // Megatron indices that were damaged or forged. What is read of one are the documents that it describes, or it is
 // refused with an error that names it.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <optional>
@@ -11,28 +10,13 @@
 
 #include "io/megatron_writer.hpp"
 #include "tests/io/megatron_support.hpp"
+#include "tests/support/memory_limit.hpp"
 
 namespace espalier::test {
 namespace {
 
 using MegatronRandom = std::mt19937_64;
 constexpr rlim_t most_memory = rlim_t{64} << 20;  // more than the process has; the files have some KB
-
-// While it lives, the process may take so many bytes more than it has.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(rlim_t more) {
-    Index pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    ::getrlimit(RLIMIT_AS, &before_);
-    const rlimit limit{static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + more, before_.rlim_max};
-    ::setrlimit(RLIMIT_AS, &limit);
-  }
-  ~MemoryLimit() { ::setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 struct Layout {
   std::uint64_t sequences;

@@ -67,6 +67,16 @@ TEST(ModelConfig, says_what_cannot_be) {
   EXPECT_THAT(problems(model)[0], HasSubstr("num_layers is 0"));
 }
 
+TEST(ModelConfig, tensor_degrees_share_heads_keys_and_channels) {
+  EXPECT_EQ(tensor_degrees(model_preset("gpt2-124m")), (std::vector<Index>{1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(tensor_degrees(model_preset("smollm2-135m")), (std::vector<Index>{1, 3}));  // 9 heads, 3 of keys
+  EXPECT_EQ(tensor_degrees(model_preset("llama3-8b")), (std::vector<Index>{1, 2, 4, 8, 16, 32}));
+  ModelConfig model = model_preset("gpt2-124m");
+  model.ffn_hidden_size = 3070;
+  model.vocab_size = 1;
+  EXPECT_EQ(tensor_degrees(model), (std::vector<Index>{1}));
+}
+
 TEST(ModelConfig, what_train_lacks_is_named) {
   EXPECT_EQ(why_not_trainable(model_preset("gpt3-175b")), "");
   EXPECT_EQ(why_not_trainable(model_preset("llama3-8b")), "");

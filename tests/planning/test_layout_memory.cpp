@@ -180,6 +180,14 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
   EXPECT_EQ(held("micro_batch=4,precision=fp32", on_gpu), 0u);
   EXPECT_EQ(held("micro_batch=4", own), 0u);
   EXPECT_EQ(held("micro_batch=4", espalier_implementation(true)), 0u);
+  ModelConfig dropping = model;
+  dropping.attention_dropout = 0.1;
+  EXPECT_EQ(attention_workspace_on_rank(dropping, layout_of("micro_batch=4", 16), on_gpu, 1024), 0u) << "not by cuDNN";
+  const ModelConfig grouped = model_preset("llama3-8b");  // tensor ranks beyond its 8 heads of keys hold one each
+  EXPECT_EQ(attention_workspace_on_rank(grouped, layout_of("micro_batch=1,tensor=2", 16), on_gpu, 4096),
+            cudnn_workspace_bound({1, 4096, 16, 128, 4}));
+  EXPECT_EQ(attention_workspace_on_rank(grouped, layout_of("micro_batch=1,tensor=16", 16), on_gpu, 4096),
+            cudnn_workspace_bound({1, 4096, 2, 128, 1}));
   const Layout stages = layout_of("pipeline=2,micro_batch=4", 16);
   const auto with = layout_memory(model, stages, on_gpu, 1024);
   const auto without = layout_memory(model, stages, own, 1024);

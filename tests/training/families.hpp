@@ -8,7 +8,8 @@
 
 namespace espalier::test {
 
-/// Config keys that make a tiny_config() a model of a family, with what it alone has.
+/// Config keys that make a tiny_config() a model of a family, with what it alone has. Eight tensor ranks can share
+/// each.
 inline const std::map<std::string, std::vector<std::string>>& families() {
   static const std::map<std::string, std::vector<std::string>> all = [] {
     const std::vector<std::string> llama = {
@@ -20,7 +21,9 @@ inline const std::map<std::string, std::vector<std::string>>& families() {
       return more;
     };
     return std::map<std::string, std::vector<std::string>>{
-        {"dropout", {"model.embedding_dropout=0.2", "model.attention_dropout=0.4", "model.residual_dropout=0.3"}},
+        {"dropout",
+         {"model.num_heads=8", "model.embedding_dropout=0.2", "model.attention_dropout=0.4",
+          "model.residual_dropout=0.3"}},
         {"llama", with({"rotary.scaling=llama3", "rotary.factor=4", "rotary.original_length=8"})},
         {"mistral", with({"model.window=7"})},
         {"qwen2", with({"model.qkv_bias=true", "model.tied_embeddings=true", "model.window=5", "model.full_layers=1"})},

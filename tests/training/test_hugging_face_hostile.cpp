@@ -3,8 +3,6 @@
 // Hugging Face directories that were damaged or forged. What is read of one are the bytes that its files describe, or
 // it is refused with an error that names it.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -12,28 +10,13 @@
 #include <optional>
 
 #include "io/block_copy.hpp"
+#include "tests/support/memory_limit.hpp"
 #include "tests/training/hugging_face_damage.hpp"
 
 namespace espalier::test {
 namespace {
 
 constexpr rlim_t most_memory = rlim_t{64} << 20;  // more than the process has; the directories have some 100 KB
-
-// While it lives, the process may take so many bytes more than it has.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(rlim_t more) {
-    Index pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    ::getrlimit(RLIMIT_AS, &before_);
-    const rlimit limit{static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + more, before_.rlim_max};
-    ::setrlimit(RLIMIT_AS, &limit);
-  }
-  ~MemoryLimit() { ::setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 std::vector<double> as_doubles(ScalarType type, const char* bytes, Index size) {
   std::vector<double> values(static_cast<std::size_t>(size));

@@ -91,6 +91,21 @@ TEST(MemoryShapes, OfModelsThatDoNotFit) {
   }
 }
 
+// What libraries of attention are asked for: shared heads, and heads that are not hidden_size / num_heads.
+TEST(MemoryShapes, AttentionHasTheHeadsOfARank) {
+  const RunConfig config =
+      parse_run_config("", "test",
+                       {"model.preset=qwen3-0.6b", "parallel.tensor=4", "data.train=[\"none.bin\"]", "run.steps=1",
+                        "batch.sequence_length=64", "batch.global_batch_size=8", "batch.micro_batch_size=2"},
+                       4);
+  const AttentionShape shape = attention_shape(config, make_run_layout(config, 4));
+  EXPECT_EQ(shape.batch, 2);
+  EXPECT_EQ(shape.sequence_length, 64);
+  EXPECT_EQ(shape.num_heads, 4);
+  EXPECT_EQ(shape.kv_heads(), 2);
+  EXPECT_EQ(shape.head_size, 128) << "of 1024 channels and 16 heads";
+}
+
 // One rank, all of it: 18 bytes a parameter in bf16 and the activations of one micro-batch.
 TEST(MemoryShapes, OfOneRank) {
   const RunConfig config = config_of(1, {"precision.compute=bf16", "batch.global_batch_size=1"});

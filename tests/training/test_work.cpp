@@ -61,14 +61,28 @@ void expect_listed_work(const RunConfig& config) {
   EXPECT_EQ(text(counts_of(done)), text(wanted)) << on.layout.text() << ", rank " << world().rank();
 }
 
+RunConfig family_config(const SharedFolder& folder, const std::vector<std::string>& keys) {
+  std::vector<std::string> more = {"model.num_layers=8", "batch.micro_batch_size=1", "run.cuda_graphs=false",
+                                   exec_is_host ? "model.vocab_size=61" : "model.vocab_size=512"};
+  more.insert(more.end(), keys.begin(), keys.end());
+  return tiny_config(folder, 1, more);
+}
+
+// Tests of eight ranks take minutes: whether their layouts exist is shown without them.
+TEST(WorkLists, EveryFamilyHasTheLayoutsOfEightRanks) {
+  const SharedFolder folder("work_family_layouts");
+  for (const auto& [family, keys] : families()) {
+    const RunConfig base = family_config(folder, keys);
+    for (const std::vector<std::string>& overrides : layouts_to_verify(base, 8))
+      EXPECT_NO_THROW(parse_run_config(to_toml(base), family, overrides, 8)) << text_of_layout(overrides);
+  }
+}
+
 TEST(WorkLists, EveryFamilyDoesWhatTheLayersList) {
   const SharedFolder folder("work_families");
   for (const auto& [family, keys] : families()) {
     SCOPED_TRACE(family);
-    std::vector<std::string> more = {"model.num_layers=8", "batch.micro_batch_size=1", "run.cuda_graphs=false",
-                                     exec_is_host ? "model.vocab_size=61" : "model.vocab_size=512"};
-    more.insert(more.end(), keys.begin(), keys.end());
-    const RunConfig base = tiny_config(folder, 1, more);
+    const RunConfig base = family_config(folder, keys);
     const std::vector<std::vector<std::string>> all = layouts_to_verify(base, world().size());
     for (std::size_t i = 0; i<all.size(); i += world().size()> 4 ? 5 : 2)  // eight ranks take turns on two cores
       expect_listed_work<Fp32>(laid_out(base, all[i]));
