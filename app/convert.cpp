@@ -11,12 +11,14 @@
 #include <memory>
 #include <optional>
 
+#include "app/command_line.hpp"
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
 #include "core/tensor.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "training/checkpoint_tokenizer.hpp"
 #include "training/hugging_face.hpp"
 #include "training/stored_config.hpp"
 
@@ -92,6 +94,18 @@ void print_model(const HuggingFaceModel& model) {
                config.num_layers, config.hidden_size, config.num_heads, config.vocab_size, num_parameters(config));
 }
 
+// The fingerprint of the model's tokenizer. One that cannot be used is copied all the same.
+std::string tokenizer_name(const Path& directory) {
+  if (tokenizer_files(directory).empty())
+    return "";
+  try {
+    return load_tokenizer(directory.string())->name();
+  } catch (const Error& error) {
+    note_to_stderr(fmt::format("warning: the model's tokenizer cannot be used: {}", error.report().what));
+    return "";
+  }
+}
+
 int import_model(const ConvertArguments& arguments) {
   const ForeignWeights weights(arguments.from);
   print_model(weights.model());
@@ -109,8 +123,9 @@ int import_model(const ConvertArguments& arguments) {
     return 0;
   }
   Path checkpoint;
-  into_own_folder(arguments.output,
-                  [&] { checkpoint = import_hugging_face(weights, arguments.from, arguments.output); });
+  into_own_folder(arguments.output, [&] {
+    checkpoint = import_hugging_face(weights, arguments.from, arguments.output, tokenizer_name(arguments.from));
+  });
   print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
                checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
   return 0;
@@ -165,13 +180,6 @@ int export_model(const ConvertArguments& arguments) {
 }
 
 }  // namespace
-
-Path tokenizer_beside(const Path& checkpoint) {
-  Path path = std::filesystem::absolute(checkpoint).lexically_normal();
-  if (!path.has_filename())  // it ended with a slash
-    path = path.parent_path();
-  return path.parent_path().parent_path() / "tokenizer";
-}
 
 void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();

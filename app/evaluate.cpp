@@ -6,11 +6,13 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <optional>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
+#include "app/evaluation_text.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
 #include "app/progress.hpp"
@@ -19,10 +21,12 @@
 #include "io/json_numbers.hpp"
 #include "io/json_text.hpp"
 #include "io/npy_file.hpp"
+#include "io/text_loader.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/runtime.hpp"
 #include "training/check_token_files.hpp"
+#include "training/checkpoint_tokenizer.hpp"
 #include "training/evaluation.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/require_memory.hpp"
@@ -36,6 +40,8 @@ namespace {
 struct EvaluateArguments {
   std::string checkpoint;
   std::vector<std::string> data;
+  std::string text;           ///< instead of data
+  std::string tokenizer;      ///< of the text; empty: the checkpoint's
   Index sequence_length = 0;  ///< 0: the run's
   Index max_sequences = 0;    ///< 0: all
   Index micro_batch = 0;      ///< 0: the run's
@@ -50,6 +56,7 @@ struct Evaluated {
   std::string path;
   StoredState state;
   RunConfig config;  // one to run its model forward, with the options of the command
+  std::optional<EvaluationText> text;
 };
 
 std::vector<TokenFile> open_files(const EvaluateArguments& options) {
@@ -82,9 +89,10 @@ void require_sequences(const std::vector<TokenFile>& files, Index length) {
 }
 
 // No larger than the share of a rank.
-Index useful_micro_batch(const std::vector<TokenFile>& files, const EvaluateArguments& options, const RunConfig& config,
-                         int num_ranks) {
-  Index sequences = 0;
+Index useful_micro_batch(const std::vector<TokenFile>& files, const Evaluated& evaluated,
+                         const EvaluateArguments& options, int num_ranks) {
+  const RunConfig& config = evaluated.config;
+  Index sequences = evaluated.text ? std::ssize(evaluated.text->tokens) / config.sequence_length + 1 : 0;
   for (const TokenFile& file : files)
     sequences += (file.num_tokens() - 1) / config.sequence_length;
   if (options.max_sequences > 0)
@@ -141,20 +149,30 @@ class StopTogether {
   std::string name_;  // of the one that came to this rank
 };
 
-void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const SequentialLoader& data,
-                  double loss, Index logits_rows) {
+void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const EvaluationData& data, double loss,
+                  Index logits_rows) {
   const RunConfig& config = evaluated.config;
   const double perplexity = std::exp(loss);
+  const double bits_per_byte = evaluated.text ? loss * static_cast<double>(data.valid_tokens) / std::numbers::ln2 /
+                                                    static_cast<double>(evaluated.text->bytes)
+                                              : 0;
   if (options.json) {
     nlohmann::ordered_json json = {{"checkpoint", evaluated.path},
                                    {"step", evaluated.state.step},
                                    {"data", options.data},
                                    {"loss", loss},
                                    {"perplexity", perplexity},
-                                   {"tokens", data.valid_tokens()},
-                                   {"sequences", data.num_samples()},
+                                   {"tokens", data.valid_tokens},
+                                   {"sequences", data.num_samples},
                                    {"sequence_length", config.sequence_length},
                                    {"precision", to_string(config.layout.precision)}};
+    if (evaluated.text) {
+      json.erase("data");
+      json.update({{"text", options.text},
+                   {"tokenizer", evaluated.text->tokenizer},
+                   {"bytes", evaluated.text->bytes},
+                   {"bits_per_byte", bits_per_byte}});
+    }
     if (!options.logits.empty())
       json["logits"] = {{"file", options.logits}, {"shape", {logits_rows, config.model.shape.vocab_size}}};
     name_non_finite(json["perplexity"]);
@@ -163,8 +181,10 @@ void print_result(const EvaluateArguments& options, const Evaluated& evaluated, 
   }
   print_answer("{} (step {}, {})\n", evaluated.path, evaluated.state.step, to_string(config.layout.precision));
   print_answer("  loss        {:.6f} nats per token\n  perplexity  {:.6g}\n", loss, perplexity);
-  print_answer("  tokens      {} in {} of {}\n", data.valid_tokens(), counted(data.num_samples(), "sequence"),
+  print_answer("  tokens      {} in {} of {}\n", data.valid_tokens, counted(data.num_samples, "sequence"),
                config.sequence_length);
+  if (evaluated.text)
+    print_answer("  bits        {:.6f} per byte, of {} bytes\n", bits_per_byte, evaluated.text->bytes);
   if (!options.logits.empty())
     print_answer("  logits      {}: ({}, {}) fp32\n", options.logits, logits_rows, config.model.shape.vocab_size);
 }
@@ -196,7 +216,9 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
                 const Evaluated& evaluated) {
   const RunConfig& config = evaluated.config;
   const Index length = config.sequence_length;
-  std::optional<SequentialLoader> data;
+  std::optional<SequentialLoader> file_loader;
+  std::optional<TextLoader> text_loader;
+  EvaluationData data;
   Index micro_batch = 0;
   attempt_together(world, ExitCode::data, [&] {
     std::vector<TokenFile> files = open_files(options);
@@ -204,16 +226,16 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
     if (const std::string warning = other_tokenizer(files, evaluated.state.tokenizer);
         world.rank() == 0 && !warning.empty())
       note_to_stderr(warning);
-    micro_batch = useful_micro_batch(files, options, config, world.size());
-    data.emplace(std::move(files),
-                 LoaderOptions{.micro_batch_size = micro_batch,
-                               .sequence_length = length,
-                               .rank = world.rank(),
-                               .size = world.size(),
-                               .vocab_size = config.model.shape.vocab_size},
-                 options.max_sequences);
+    micro_batch = useful_micro_batch(files, evaluated, options, world.size());
+    const LoaderOptions loading{.micro_batch_size = micro_batch,
+                                .sequence_length = length,
+                                .rank = world.rank(),
+                                .size = world.size(),
+                                .vocab_size = config.model.shape.vocab_size};
+    data = evaluated.text ? EvaluationData::of(text_loader.emplace(evaluated.text->tokens, loading))
+                          : EvaluationData::of(file_loader.emplace(std::move(files), loading, options.max_sequences));
   });
-  const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data->num_samples());
+  const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data.num_samples);
   const Index logits_rows = logits_sequences * length;
   set_products<P>(evaluated, world);
   hold_stop_requests();
@@ -223,10 +245,9 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   std::optional<double> loss;
   StopTogether stop(world);
   {
-    const Progress progress(
-        fmt::format("evaluates {} on {}, {} of {} tokens", evaluated.path, counted(world.size(), "rank"),
-                    counted(data->num_samples(), "sequence"), length),
-        world.rank() == 0);
+    const Progress progress(fmt::format("evaluates {} on {}, {} of {} tokens", evaluated.path,
+                                        counted(world.size(), "rank"), counted(data.num_samples, "sequence"), length),
+                            world.rank() == 0);
     const Index written =
         write_logits(model, open_files(options), length, writer ? &*writer : nullptr, logits_sequences, progress, stop);
     if (written < logits_sequences)
@@ -234,7 +255,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
     attempt_together(world, ExitCode::memory, [&] { model.make_room(micro_batch, length); });
     const Stopwatch stopwatch;
     Index done = 0;
-    loss = evaluate_loss(model, *data, world, [&](Index batches_done, Index batches) {
+    loss = evaluate_loss(model, data, world, [&](Index batches_done, Index batches) {
       done = batches_done;
       const double left =
           done == 0 ? 0 : stopwatch.seconds() / static_cast<double>(done) * static_cast<double>(batches - done);
@@ -242,7 +263,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
       return stop.asked();
     });
     if (!loss)
-      return stop.end(fmt::format("{} of {}", done, counted(data->num_batches(), "batch")));
+      return stop.end(fmt::format("{} of {}", done, counted(data.num_batches, "batch")));
   }
   if (!std::isfinite(*loss))
     throw Error(ExitCode::numerical, {.what = "the weights of a checkpoint give a loss that is not finite",
@@ -256,7 +277,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   });
   release_stop_requests();
   if (world.rank() == 0)
-    print_result(options, evaluated, *data, *loss, logits_rows);
+    print_result(options, evaluated, data, *loss, logits_rows);
   return 0;
 }
 
@@ -272,7 +293,7 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
   std::function<int()> run;
   load_newest(options.checkpoint, world, note_to_stderr, [&](const CheckpointReader& checkpoint) {
     run = {};  // frees what another checkpoint has filled
-    evaluated = {checkpoint.path().string(), read_state(checkpoint), stored_forward(checkpoint, options.precision)};
+    evaluated = {checkpoint.path().string(), read_state(checkpoint), stored_forward(checkpoint, options.precision), {}};
     require_positions(options, evaluated);
     if (options.sequence_length > 0)
       evaluated.config.sequence_length = options.sequence_length;
@@ -280,12 +301,16 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
       evaluated.config.layout.micro_batch = options.micro_batch;
     evaluated.config.data.train.clear();
     evaluated.config.data.validation = options.data;
+    if (!options.text.empty())
+      evaluated.text = read_evaluation_text(options.text, *tokenizer_of(checkpoint, options.tokenizer),
+                                            evaluated.config.model.shape.vocab_size);
     with_precision(evaluated.config, [&]<class P>() {
       const auto model = std::make_shared<LoadedModel<P>>(checkpoint, available_bytes);
       run = [&options, &world, &evaluated, model] { return evaluate_as<P>(options, world, *model, evaluated); };
     });
   });
-  check_token_files(evaluated.config, world, note_to_stderr);
+  if (options.text.empty())
+    check_token_files(evaluated.config, world, note_to_stderr);
   return run();
 }
 
@@ -293,17 +318,22 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
 
 void add_evaluate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<EvaluateArguments>();
-  CLI::App* const command = app.add_subcommand("evaluate", "Loss and perplexity of a trained model on token files");
+  CLI::App* const command =
+      app.add_subcommand("evaluate", "Loss and perplexity of a trained model on token files or a text");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
-  command
-      ->add_option("--data", options->data, "token files; tokens behind the last whole sequence of a file are left out")
-      ->required();
+  CLI::Option* const data = command->add_option(
+      "--data", options->data, "token files; tokens behind the last whole sequence of a file are left out");
+  CLI::Option* const text = command->add_option("--text", options->text, "a file of plain text instead, all of it");
+  text->excludes(data);
+  CLI::Option* const tokenizer = command->add_option(
+      "--tokenizer", options->tokenizer, "of --text: a file, or a directory with one; default: that of the checkpoint");
   command
       ->add_option("--sequence-length", options->sequence_length,
                    "tokens of a sequence, at most the model's positions; default: batch.sequence_length of the run")
       ->check(at_least(1));
-  command->add_option("--max-sequences", options->max_sequences, "only so many, the first; 0 (default): all")
-      ->check(at_least(0));
+  CLI::Option* const most =
+      command->add_option("--max-sequences", options->max_sequences, "only so many, the first; 0 (default): all")
+          ->check(at_least(0));
   command
       ->add_option("--micro-batch", options->micro_batch,
                    "sequences per forward pass of a rank; default: batch.micro_batch_size of the run")
@@ -324,9 +354,15 @@ void add_evaluate(CLI::App& app, Chosen& chosen) {
   command->footer(
       "  espalier evaluate --checkpoint runs/quickstart --data val.bin\n"
       "  mpiexec -n 2 espalier evaluate --checkpoint RUN --data val.bin   # half each\n"
-      "  espalier evaluate --checkpoint RUN --data val.bin --logits logits.npy");
+      "  espalier evaluate --checkpoint RUN --text book.txt --json");
   command->callback([=, &chosen] {
     refuse_empty_values(*command);
+    if (data->count() + text->count() == 0)
+      throw CLI::RequiredError("--data or --text");
+    if (tokenizer->count() > 0 && text->count() == 0)
+      throw CLI::ValidationError("--tokenizer", "belongs to --text");
+    if (text->count() > 0 && logits->count() + most->count() > 0)
+      throw CLI::ValidationError("--text", "is evaluated as a whole, without --logits and --max-sequences");
     if (sequences->count() > 0 && logits->count() == 0)
       throw CLI::ValidationError("--logits-sequences", "belongs to --logits");
     chosen.needs_runtime = true;

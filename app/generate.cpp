@@ -10,21 +10,20 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/convert.hpp"
-#include "app/generated_text.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
+#include "app/text_printer.hpp"
 #include "io/block_copy.hpp"
 #include "io/input_limits.hpp"
-#include "io/text/tokenizer.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/process_mesh.hpp"
 #include "parallel/runtime.hpp"
 #include "parallel/texts.hpp"
+#include "training/checkpoint_tokenizer.hpp"
+#include "training/generated_text.hpp"
 #include "training/loaded_model.hpp"
 #include "training/require_memory.hpp"
-#include "training/stored_state.hpp"
 
 namespace espalier {
 namespace {
@@ -37,35 +36,6 @@ struct GenerateArguments {
   Index batch_size = 0;  // 0: as many as memory has room for, and pay
   GenerationRules rules;
 };
-
-// The character that a byte of UTF-8 belongs to.
-std::string character_at(const std::string& text, std::size_t at) {
-  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
-  std::size_t begin = at;
-  while (begin > 0 && continues(begin))
-    --begin;
-  std::size_t end = at + 1;
-  while (end < text.size() && continues(end))
-    ++end;
-  return text.substr(begin, end - begin);
-}
-
-// A model may have a smaller vocabulary than its tokenizer: then some texts cannot be told to it.
-void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
-                        Index vocab_size) {
-  std::vector<TokenId> tokens;
-  tokenizer.encode(prompt, tokens, {.add_special_tokens = true});
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] >= vocab_size)
-      throw Error(ExitCode::usage,
-                  {.what = "the prompt has a character that the model does not know",
-                   .where = fmt::format("{}, token {} of {}", name, i + 1, tokens.size()),
-                   .got = fmt::format("id {} in \"{}\"", tokens[i],
-                                      tokenizer.name() == "byte" ? character_at(prompt, i)
-                                                                 : tokenizer.decode(std::span(&tokens[i], 1))),
-                   .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
-                   .todo = "leave the character out of the prompt"});
-}
 
 void require_stop_tokens(const std::vector<TokenId>& tokens, Index vocab_size) {
   for (const TokenId token : tokens)
@@ -94,30 +64,6 @@ std::vector<std::string> prompts_in(const std::string& file) {
                                  .wanted = "a prompt a line",
                                  .todo = "write the prompts into it, or give them by --prompt"});
   return prompts;
-}
-
-// The tokenizer that made the data of a checkpoint: it stores its name, and an import has its files.
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const std::string& given) {
-  const std::string name = read_state(checkpoint).tokenizer;
-  const Path beside = tokenizer_beside(checkpoint.path());
-  std::error_code ignored;
-  const bool has_files = std::filesystem::is_directory(beside, ignored);
-  if (given.empty() && name != "byte" && !has_files)
-    throw Error(ExitCode::checkpoint, {.what = "the tokenizer of a checkpoint is not known",
-                                       .where = checkpoint.path().string(),
-                                       .got = name.empty() ? "a checkpoint that names none" : name,
-                                       .wanted = fmt::format("byte, or a tokenizer in {}", beside.string()),
-                                       .todo = "name the tokenizer's file: --tokenizer FILE"});
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(!given.empty()   ? given
-                                                        : name == "byte" ? name
-                                                                         : beside.string());
-  if (!name.empty() && tokenizer->name() != name)
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
-                                       .where = given.empty() ? beside.string() : given,
-                                       .got = tokenizer->name(),
-                                       .wanted = name,
-                                       .todo = "name the tokenizer that packed the data: --tokenizer FILE"});
-  return tokenizer;
 }
 
 void require_finite(const std::vector<float>& logits, const std::string& checkpoint) {

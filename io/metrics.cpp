@@ -31,11 +31,11 @@ json parsed(std::string_view line) {
   }
 }
 
-// Calls visit(line text, parsed) for each line that ends.
+// Calls visit(parsed) for each line that ends.
 template <class Visit>
 void for_each_line(std::string_view text, const Visit& visit) {
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    visit(text.substr(0, end + 1), parsed(text.substr(0, end)));
+    visit(parsed(text.substr(0, end)));
     text.remove_prefix(end + 1);
   }
 }
@@ -196,9 +196,19 @@ std::int64_t last_step_in_metrics(const Path& path) {
 
 std::vector<json> read_metrics(const Path& path) {
   std::vector<json> lines;
-  const std::string text = read_file(path, ExitCode::data);
-  for_each_line(text, [&](std::string_view, const json& line) { lines.push_back(line); });
+  visit_metrics(path, [&](const json& line) { lines.push_back(line); });
   return lines;
+}
+
+void visit_metrics(const Path& path, const std::function<void(const json&)>& visit) {
+  const InputFile file(path, ExitCode::data);
+  std::string rest;
+  file.read_pieces(0, file.size(), std::size_t{1} << 20, [&](std::string_view piece) {
+    rest += piece;
+    const std::size_t end = rest.rfind('\n') + 1;
+    for_each_line(std::string_view(rest).substr(0, end), visit);
+    rest.erase(0, end);
+  });
 }
 
 }  // namespace espalier

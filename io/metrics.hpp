@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -38,5 +39,8 @@ std::int64_t last_step_in_metrics(const Path& path);
 
 /// All whole lines of the file, in place; one that is no JSON is a discarded value.
 std::vector<nlohmann::json> read_metrics(const Path& path);
+
+/// The same one by one, for files of any length.
+void visit_metrics(const Path& path, const std::function<void(const nlohmann::json&)>& visit);
 
 }  // namespace espalier

@@ -15,11 +15,12 @@
 namespace espalier {
 namespace {
 
-constexpr std::array own_directories = {"state", "ranks", "trace", "incidents"};
+constexpr std::array own_directories = {"state", "ranks", "trace", "incidents", "tensorboard"};
 constexpr std::array directories_of_systems = {"/",    "/bin", "/boot", "/dev",  "/dev/shm", "/etc",  "/home",
                                                "/lib", "/opt", "/proc", "/root", "/run",     "/sbin", "/srv",
                                                "/sys", "/tmp", "/usr",  "/var",  "/var/tmp"};
-constexpr std::array own_files = {"run.json", "config.toml", "metrics.jsonl", "prediction.json", "report.html"};
+constexpr std::array own_files = {"run.json",      "config.toml",     "metrics.jsonl", "metrics.csv",
+                                  "samples.jsonl", "prediction.json", "report.html"};
 
 // The place that it leads to may be one of another machine, or be gone.
 void require_place_of_link(const Path& link) {

@@ -198,6 +198,13 @@ void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const Token
 }
 
 template <class P>
+Matrix<Compute<P>> Decoder<P>::evaluated_logits(const ExecSpace& exec, Index row) {
+  const ActivationIndex at(0, num_chunks() - 1);
+  ESPALIER_ASSERT(chunk(at).head, "wants the stage with the head");
+  return chunk(at).head->logits(exec, row, 1, plan_.slot(at).head, plan_.scratch().head);
+}
+
+template <class P>
 bool Decoder<P>::is_whole_model() const {
   return num_chunks() == 1 && layers(0).embedding && layers(0).head;
 }

@@ -67,6 +67,9 @@ class Decoder {
   /// The same without dropout, and without leaving what backward needs.
   void evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight);
 
+  /// After evaluate() at 0 of the last chunk: logits (1, V/tp) of what follows the token in this row of (B T).
+  Matrix<T> evaluated_logits(const ExecSpace& exec, Index row);
+
   /// Before the first micro-batch of a step: its gradients overwrite what is there, so that nobody needs to set all to
   /// zero; those of the tables are set to zero here. Without it every micro-batch adds.
   void begin_gradients(const ExecSpace& exec);

@@ -8,13 +8,13 @@
 namespace espalier {
 
 template <class P>
-std::optional<double> evaluate_loss(LoadedModel<P>& model, const SequentialLoader& data, const Communicator& world,
+std::optional<double> evaluate_loss(LoadedModel<P>& model, const EvaluationData& data, const Communicator& world,
                                     const std::function<bool(Index, Index)>& must_stop) {
   const ExecSpace& exec = model.exec();
   const Tensor<double, 1> sum(model.decoder().loss().data(), 1);  // of this rank
   Kokkos::deep_copy(exec, sum, 0.0);
-  const double token_weight = 1.0 / static_cast<double>(data.valid_tokens());
-  const Index total = data.num_batches();
+  const double token_weight = 1.0 / static_cast<double>(data.valid_tokens);
+  const Index total = data.num_batches;
   for (Index done = 0; done < total; ++done) {
     if (must_stop(done, total))
       return std::nullopt;
@@ -30,8 +30,8 @@ std::optional<double> evaluate_loss(LoadedModel<P>& model, const SequentialLoade
   return all_reduce(world, host(0));
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                                  \
-  template std::optional<double> evaluate_loss<P>(LoadedModel<P>&, const SequentialLoader&, const Communicator&, \
+#define ESPALIER_INSTANTIATE(P)                                                                                \
+  template std::optional<double> evaluate_loss<P>(LoadedModel<P>&, const EvaluationData&, const Communicator&, \
                                                   const std::function<bool(Index, Index)>&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

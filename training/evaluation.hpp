@@ -11,11 +11,26 @@
 
 namespace espalier {
 
-/// Mean cross-entropy per token, in nats, of the sequences of `data`, of which each rank takes its micro-batches: the
-/// same on every rank. Nothing where `must_stop`, which is asked on every rank before each batch and after the last,
-/// says so on all of them. Collective. @pre the model has room for the micro-batches
+/// Micro-batches of this rank, as many on every rank.
+struct EvaluationData {
+  Index valid_tokens = 0;  ///< of all ranks
+  Index num_samples = 0;   ///< of all ranks
+  Index num_batches = 0;
+  std::function<Batch(Index)> batch;
+
+  /// Of a SequentialLoader or a TextLoader, which must outlive it.
+  template <class Loader>
+  static EvaluationData of(const Loader& loader) {
+    return {loader.valid_tokens(), loader.num_samples(), loader.num_batches(),
+            [&loader](Index index) { return loader.batch(index); }};
+  }
+};
+
+/// Mean cross-entropy per token, in nats, of the sequences of `data`: the same on every rank. Nothing where
+/// `must_stop`, which is asked on every rank before each batch and after the last, says so on all of them. Collective.
+/// @pre the model has room for the micro-batches
 template <class P>
-std::optional<double> evaluate_loss(LoadedModel<P>& model, const SequentialLoader& data, const Communicator& world,
+std::optional<double> evaluate_loss(LoadedModel<P>& model, const EvaluationData& data, const Communicator& world,
                                     const std::function<bool(Index batches_done, Index batches)>& must_stop);
 
 }  // namespace espalier

@@ -19,18 +19,14 @@ namespace espalier {
 namespace {
 
 // What lies beside the weights and says how text is made of tokens, and tokens are chosen.
-constexpr const char* accompanying_files[] = {"tokenizer.json",
-                                              "tokenizer_config.json",
-                                              "special_tokens_map.json",
-                                              "vocab.json",
-                                              "merges.txt",
-                                              "tokenizer.model",
-                                              "added_tokens.json",
-                                              "chat_template.jinja",
-                                              "generation_config.json"};
+constexpr const char* accompanying_files[] = {
+    "tokenizer.json",       "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt",           "tokenizer.model",
+    "tokenizer.model.json",  // rules of a tiktoken file
+    "added_tokens.json",    "chat_template.jinja",   "generation_config.json"};
 
 // Of a run that has done nothing yet: its config holds the model, and all defaults.
-CheckpointInfo info_of(const HuggingFaceModel& model) {
+CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokenizer) {
   RunConfig config;
   config.model.shape = model.config;
   config.sequence_length = model.config.max_sequence_length;
@@ -43,6 +39,7 @@ CheckpointInfo info_of(const HuggingFaceModel& model) {
                 {"loss", 0.0},
                 {"seed", config.run.seed},
                 {"config", to_toml(config)},
+                {"tokenizer", tokenizer},
                 {"loss_scale", LossScaler().state()},
                 {"spike_guard", SpikeGuard({}).state()}};
   return info;
@@ -50,11 +47,12 @@ CheckpointInfo info_of(const HuggingFaceModel& model) {
 
 }  // namespace
 
-Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory) {
+Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory,
+                         const std::string& tokenizer) {
   weights.require_tied_head();
   const Path checkpoints = directory / "checkpoints";
   make_directories(checkpoints);
-  const CheckpointInfo info = info_of(weights.model());
+  const CheckpointInfo info = info_of(weights.model(), tokenizer);
   Index bytes = 0;
   for (const ForeignParameter& parameter : weights.parameters())
     bytes += static_cast<Index>(tensor_bytes(parameter.shape, weights.type(parameter)));

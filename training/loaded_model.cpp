@@ -8,12 +8,12 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "core/kokkos_compat.hpp"
 #include "core/memory_text.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
+#include "training/logits_to_host.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
@@ -110,34 +110,7 @@ void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index coun
 
 template <class P>
 std::vector<float> LoadedModel<P>::to_host(const Matrix<Compute<P>>& logits) const {
-  using T = Compute<P>;
-  const Tensor<T, 1> memory(logits.data, (logits.rows - 1) * logits.stride + logits.cols);  // rows may be padded
-  const auto host = Kokkos::create_mirror_view(memory);
-  Kokkos::deep_copy(exec_, host, memory);
-  compat::fence(exec_, "espalier::LoadedModel: the logits are read on the host");
-  std::vector<float> values;
-  for (Index row = 0; row < logits.rows; ++row)
-    for (Index column = 0; column < logits.cols; ++column)
-      values.push_back(static_cast<float>(host(row * logits.stride + column)));
-  return tensor_ != nullptr && tensor_->size() > 1 ? gather_columns(std::move(values), logits.rows) : values;
-}
-
-// Shares of the vocabulary, one of which has a column more than another, side by side.
-template <class P>
-std::vector<float> LoadedModel<P>::gather_columns(std::vector<float> local, Index rows) const {
-  const auto columns_of = [&](int rank) { return Shard{0, rank, tensor_->size()}.range(shape_.vocab_size); };
-  const Index most = columns_of(0).size() * rows;
-  local.resize(static_cast<std::size_t>(most));
-  std::vector<float> shares(local.size() * static_cast<std::size_t>(tensor_->size()));  // (tp, rows * ceil(V/tp))
-  all_gather(*tensor_, std::span<float>(shares), std::span<const float>(local));
-  std::vector<float> all(static_cast<std::size_t>(rows * shape_.vocab_size));
-  for (int rank = 0; rank < tensor_->size(); ++rank) {
-    const IndexRange columns = columns_of(rank);
-    for (Index row = 0; row < rows; ++row)
-      std::copy_n(shares.begin() + rank * most + row * columns.size(), columns.size(),
-                  all.begin() + row * shape_.vocab_size + columns.begin);
-  }
-  return all;
+  return logits_to_host(exec_, logits, shape_.vocab_size, tensor_);
 }
 
 template <class P>

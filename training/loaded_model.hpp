@@ -64,7 +64,6 @@ class LoadedModel {
   void require_memory(std::size_t activations, const std::string& todo = "") const;
   std::size_t weight_bytes() const;
   std::vector<float> to_host(const Matrix<Compute<P>>& logits /* (rows, V/tp) */) const;
-  std::vector<float> gather_columns(std::vector<float> local /* (rows, V/tp) */, Index rows) const;
 
   ExecSpace exec_;
   Path path_;

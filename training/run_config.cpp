@@ -81,6 +81,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.section("data", "Token files, made by `espalier data pack` (Megatron's, nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");
   v.strings("validation", c.data.validation, "files to validate on");
+  v.text("tokenizer", c.data.tokenizer,
+         "that made them: file or directory, copied into the run; \"\": that of --init-from, or bytes");
 
   v.bytes("check_limit", c.data.check_limit, not_negative,
           "at each launch, files up to this total size are compared with their checksums");
@@ -154,6 +156,12 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("log_interval", c.run.log_interval, positive, "steps between console lines");
   v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between validations; 0: only at the end");
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences; 0: all");
+  v.integer("sample_interval", c.run.sample_interval, not_negative, "steps between samples of text; 0: none");
+  v.strings("sample_prompts", c.run.sample_prompts, "texts to continue; []: one sample without a prompt");
+  v.integer("sample_tokens", c.run.sample_tokens, positive, "tokens of a sample, each a forward pass");
+  v.real("sample_temperature", c.run.sample_temperature, {0, 1000}, "0: always the most likely token");
+  v.boolean("metrics_csv", c.run.metrics_csv, "write metrics.jsonl as metrics.csv, too");
+  v.boolean("tensorboard", c.run.tensorboard, "write events for TensorBoard into tensorboard/");
   v.bytes("device_memory", c.run.device_memory, not_negative, "memory budget of a rank (\"16G\"); 0: none");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
   v.choice("matmul", c.run.matmul, words_of(all_matmul_libraries, {"auto"}), "GEMM library; auto: by CPU");

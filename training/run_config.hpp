@@ -27,6 +27,7 @@ struct RunConfig {
   struct Data {
     std::vector<std::string> train;
     std::vector<std::string> validation;
+    std::string tokenizer;               ///< file or directory; empty: training/run_tokenizer.hpp
     Index check_limit = Index{8} << 30;  ///< bytes
   } data;
 
@@ -82,6 +83,12 @@ struct RunConfig {
     Index log_interval = 1;
     Index eval_interval = 0;
     Index eval_samples = 0;
+    Index sample_interval = 0;  ///< steps; 0: no samples of text
+    std::vector<std::string> sample_prompts;
+    Index sample_tokens = 64;
+    double sample_temperature = 0.8;
+    bool metrics_csv = false;
+    bool tensorboard = false;
     Index device_memory = 0;             ///< bytes
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";

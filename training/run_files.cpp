@@ -80,7 +80,8 @@ void RunFiles::sign_on_root(Index resumed_step, const PredictionCheck& predictio
 // Of a launch that saved no checkpoint: this one takes its steps again.
 void RunFiles::set_aside_records() const {
   std::vector<std::string> kept;
-  for (const auto& [name, extension] : {std::pair("metrics", ".jsonl"), std::pair("ranks", ""), std::pair("trace", "")})
+  for (const auto& [name, extension] : {std::pair("metrics", ".jsonl"), std::pair("samples", ".jsonl"),
+                                        std::pair("ranks", ""), std::pair("trace", ""), std::pair("tensorboard", "")})
     if (const Path path = set_aside_if_any(path_ / (std::string(name) + extension), extension); !path.empty())
       kept.push_back(path.filename().string());
   if (!kept.empty())
@@ -123,9 +124,11 @@ void RunFiles::sign_off(TrainOutcome outcome, const std::string& cause) {
     directory_->finish(RunEnd::preempted, cause);
 }
 
-void RunFiles::open_metrics(Index step) {
-  if (is_root_)
-    metrics_.emplace(directory_->metrics(), step);
+void RunFiles::open_records(Index step) {
+  if (!is_root_)
+    return;
+  records_.reset();  // the table is written anew
+  records_.emplace(config_, path_, step);
 }
 
 }  // namespace espalier

@@ -6,15 +6,15 @@
 #include <optional>
 #include <string>
 
-#include "io/metrics.hpp"
 #include "io/run_directory.hpp"
 #include "training/prediction_check.hpp"
+#include "training/step_records.hpp"
 #include "training/train_loop.hpp"
 
 namespace espalier {
 
-/// The run's directory and its metrics, which rank 0 has. Each function is called by all ranks, and is collective where
-/// it may fail.
+/// The run's directory and the records of its steps, which rank 0 has. Each function is called by all ranks, and is
+/// collective where it may fail.
 class RunFiles {
  public:
   using Note = std::function<void(const std::string&)>;
@@ -48,9 +48,9 @@ class RunFiles {
   /// On rank 0: run.json's last word.
   void sign_off(TrainOutcome outcome, const std::string& cause);
 
-  /// On rank 0: lines of later steps are set aside. `step` as for MetricsWriter.
-  void open_metrics(Index step);
-  MetricsWriter& metrics() { return *metrics_; }
+  /// On rank 0: what is there of later steps is set aside.
+  void open_records(Index step);
+  StepRecords& records() { return *records_; }
   const RunDirectory& directory() const { return *directory_; }
 
   const Path& path() const { return path_; }
@@ -67,7 +67,7 @@ class RunFiles {
   bool is_root_;
   Path path_;
   std::optional<RunDirectory> directory_;
-  std::optional<MetricsWriter> metrics_;
+  std::optional<StepRecords> records_;
   bool signed_on_ = false;
   bool keeps_figures_ = false;
 };

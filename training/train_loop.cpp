@@ -7,17 +7,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/printable_text.hpp"
 #include "core/stopwatch.hpp"
 #include "io/run_positions.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
-#include "training/metrics_line.hpp"
 #include "training/peak_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/prediction_check.hpp"
@@ -27,9 +28,11 @@
 #include "training/rollback.hpp"
 #include "training/run_facts.hpp"
 #include "training/run_files.hpp"
+#include "training/run_tokenizer.hpp"
 #include "training/same_start.hpp"
 #include "training/stop_agreement.hpp"
 #include "training/stragglers.hpp"
+#include "training/text_samples.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -66,6 +69,7 @@ class Loop {
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
     const auto tell = [&](const std::string& text) { note(text); };
     const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
+    tokenizer_ = find_run_tokenizer(config_, options_.init_from, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
     run_id_ = files_.take_directory();
     if (stop_.agree())
@@ -83,6 +87,8 @@ class Loop {
       return TrainOutcome::not_begun;
     Trainer<P> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
+    if (trainer.tokenizer().empty())
+      trainer.set_tokenizer(tokenizer_.name);
     CheckpointSaver<P> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id_, [&] { stop_.agree(); });
     const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())
@@ -117,10 +123,11 @@ class Loop {
     files_.sign_on(resumed_step, *prediction_);
     const AtEarlyExit sign_off(
         [path = files_.path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
+    attempt_together(mesh_.world(), ExitCode::write, [&] { tokenizer_.keep_in(files_.path()); });
     const nlohmann::json facts = run_facts(config_, mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (!files_.keeps_figures())
       files_.update({{"facts", facts}});
-    files_.open_metrics(resumed_step);
+    files_.open_records(resumed_step);
     RankRecords records(config_, mesh_, resumed_step);
     trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, saver, report); });
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
@@ -199,7 +206,7 @@ class Loop {
       prediction_->add(report);
       tell_stragglers(stragglers, report);
       if (is_root_)
-        files_.metrics().append(metrics_line(report, progress), is_validated ? room_for_validation : 0);
+        files_.records().add_step(report, progress, is_validated);
       if (is_root_ && events_.step)
         events_.step(report, progress);
       stop_.agree_to(report.stop);
@@ -207,6 +214,8 @@ class Loop {
         stop_.agree();  // it may have waited long for the save before
       if (is_validated && !stop_.is_agreed())
         validate(trainer, saver);
+      if (is_multiple(report.step, config_.run.sample_interval) && !stop_.is_agreed())
+        write_samples(trainer, saver);
       if (stop_.is_agreed() && (is_validated || !last))
         return stop_after(report.step, saver, records);
     }
@@ -248,9 +257,22 @@ class Loop {
       saver.judge(*loss);
     if (!loss || !is_root_)
       return;
-    files_.metrics().add_to_last(trainer.steps_done(), "validation_loss", *loss);
+    files_.records().add_validation(trainer.steps_done(), *loss);
     if (events_.validation)
       events_.validation(trainer.steps_done(), *loss);
+  }
+
+  void write_samples(Trainer<P>& trainer, CheckpointSaver<P>& saver) {
+    mesh_.world().position().set_operation(-1, "samples", -1, -1);
+    const auto samples = sample_texts(trainer, config_, tokenizer_.tokenizer.get(), mesh_.world(), [&] {
+      saver.poll();
+      return stop_.agree();
+    });
+    if (!samples || !is_root_)
+      return;
+    for (const TextSample& sample : *samples)
+      note(fmt::format("step {}: {}", trainer.steps_done(), printable_line(sample.prompt + sample.text)));
+    files_.records().add_samples(trainer.steps_done(), *samples);
   }
 
   // A spike that cannot be kept is no reason to end the run.
@@ -281,7 +303,7 @@ class Loop {
     saver.drain();  // it may be the checkpoint to go back to
     const Index step =
         rollbacks_.go_back(report, config_, run_id_, mesh_, trainer, [&](const std::string& text) { note(text); });
-    files_.open_metrics(step);
+    files_.open_records(step);
     saved_step_ = -1;  // the steps after it are taken again
     records.go_back_to(step);
   }
@@ -346,6 +368,7 @@ class Loop {
   const TrainEvents& events_;
   bool is_root_;
   RunFiles files_;
+  RunTokenizer tokenizer_;
   std::string run_id_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/ops/norm.hpp"
@@ -79,6 +80,10 @@ class Trainer {
   double past_loss(Index num_samples);
   Index next_samples() const { return config_.layout.micro_batch * mesh_->dp().size(); }
 
+  /// Logits (rows, V) of what follows the tokens in these rows of (B T), on every rank: forward only, in the arrays of
+  /// evaluate(), without dropout. Nothing that training depends on changes. Collective.
+  std::vector<float> next_logits(const Batch& batch, std::span<const Index> rows);
+
   const ParameterStore<Compute<P>>& parameters() const { return parameters_; }
   const AdamW<Compute<P>>& optimizer() const { return optimizer_; }
   const PipelineSchedule& schedule() const { return schedule_; }
@@ -89,6 +94,7 @@ class Trainer {
   Index tokens() const;                                        ///< trained on so far
   double last_loss() const { return last_loss_; }              ///< of the last step that had a finite one
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
+  void set_tokenizer(std::string name) { tokenizer_ = std::move(name); }
 
   /// What the token files hold (training/data_files), for checkpoints; null: it has not been looked at.
   const nlohmann::json& data_files() const { return data_files_; }

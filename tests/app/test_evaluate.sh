@@ -66,6 +66,32 @@ evaluate --checkpoint fp32 --data val.bin --logits l3.npy --logits-sequences 3
 cmp -s l3.npy pair.npy || fail "two ranks write other logits"
 [[ ! -e l.npy.partial && ! -e pair.npy.partial ]] || fail "a partial file stays"
 
+# ---- A plain text: all of its tokens, the same loss as packed; bits per byte ----
+head -c 3201 text.txt >even.txt  # 200 sequences and the last target
+expect 0 "even.bin" "$espalier" data pack --output even.bin even.txt
+evaluate --checkpoint fp32 --data even.bin
+loss=$(value loss)
+for command in "" "${two_ranks[*]}"; do
+  # shellcheck disable=SC2086
+  $command "$espalier" evaluate --checkpoint fp32 --text even.txt --json 2>notes.txt >result.json || fail "evaluate --text" notes.txt
+  near "$(value loss)" "$loss" "loss of a text"
+  near "$(value bits_per_byte)" "$(awk "BEGIN { printf \"%.12g\", $loss / log(2) }")" "bits per byte"
+  [[ $(value tokens) == 3200 && $(value bytes) == 3200 && $(value tokenizer) == '"byte"' ]] || fail "not all of the text" result.json
+done
+head -c 3210 text.txt >odd.txt
+evaluate --checkpoint fp32 --text odd.txt --micro-batch 3
+[[ $(value tokens) == 3209 && $(value sequences) == 201 ]] || fail "not all of a text whose last sequence is short" result.json
+head -c 9 text.txt >tiny.txt
+expect 0 "bits" "$espalier" evaluate --checkpoint fp32 --text tiny.txt --tokenizer byte
+says "8 in 1 sequence"
+printf 'x' >one.txt
+expect 3 "too short" "$espalier" evaluate --checkpoint fp32 --text one.txt
+expect 3 "missing.txt" "${two_ranks[@]}" "$espalier" evaluate --checkpoint fp32 --text missing.txt
+once "error"
+expect 4 "another tokenizer" "$espalier" evaluate --checkpoint fp32 --text even.txt --tokenizer "$(dirname "$script")/../io/text/gpt2_like.json"
+expect 2 "--text" "$espalier" evaluate --checkpoint fp32 --text even.txt --data val.bin
+expect 2 "belongs to --text" "$espalier" evaluate --checkpoint fp32 --data val.bin --tokenizer byte
+
 # ---- A damaged checkpoint is passed over; without another one it is an error ----
 expect 0 "completed" "$espalier" train tiny.toml run.directory=two checkpoint.interval=3
 data=$(ls -S two/checkpoints/step-00000006/* | head -n 1)
@@ -82,7 +108,7 @@ once "error"
 expect 2 "longer than the positions of the model" "$espalier" evaluate --checkpoint fp32 --data val.bin --sequence-length 17
 says "at most 16"
 expect 2 "belongs to --logits" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits-sequences 2
-expect 2 "--data is required" "$espalier" evaluate --checkpoint fp32
+expect 2 "--data or --text is required" "$espalier" evaluate --checkpoint fp32
 expect 2 "--precision" "$espalier" evaluate --checkpoint fp32 --data val.bin --precision int8
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" evaluate --checkpoint fp32 --data missing.bin
 once "error"

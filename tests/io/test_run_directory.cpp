@@ -295,8 +295,9 @@ TEST(RunDirectory, links_in_place_of_its_directories_are_refused) {
   std::filesystem::create_directory(directory / "elsewhere");
   write_bytes(directory / "elsewhere/rank-00000.position", "keep me");
   for (const bool is_run : {false, true})
-    for (const char* const name : {"state", "ranks", "trace", "incidents", "report.html", "run.json", "run.lock",
-                                   "config.toml", "metrics.jsonl", "prediction.json"}) {
+    for (const char* const name :
+         {"state", "ranks", "trace", "incidents", "report.html", "run.json", "run.lock", "config.toml", "metrics.jsonl",
+          "metrics.csv", "samples.jsonl", "tensorboard", "prediction.json"}) {
       const Path path = directory / (std::string(name) + (is_run ? "-again" : ""));
       if (is_run)
         SignedOn(path).finish(RunEnd::completed);

@@ -51,7 +51,7 @@ class Evaluation : public ::testing::Test {
     for (const Index micro_batch : {1, 3, 8}) {
       model.make_room(micro_batch, config.sequence_length);
       const std::optional<double> loss =
-          evaluate_loss(model, loader(micro_batch, config.sequence_length), world(), go_on);
+          evaluate_loss(model, EvaluationData::of(loader(micro_batch, config.sequence_length)), world(), go_on);
       EXPECT_NEAR(loss.value(), wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
     }
   }
@@ -75,7 +75,7 @@ TEST_F(Evaluation, ARequestToStopGivesNoLoss) {
   std::vector<Index> asked;
   const auto stop_at = [&](Index batch) {
     asked.clear();
-    return evaluate_loss(model, loader(1, 24), world(), [&](Index done, Index) {
+    return evaluate_loss(model, EvaluationData::of(loader(1, 24)), world(), [&](Index done, Index) {
       asked.push_back(done);
       return done == batch;
     });
@@ -93,7 +93,7 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
   LoadedModel<Fp64> model(CheckpointReader(train(on, config)), 0);
   const SequentialLoader data = loader(1, 20, world().size());  // a sequence a rank
   model.make_room(1, 20);
-  const double wanted = evaluate_loss(model, data, world(), go_on).value();
+  const double wanted = evaluate_loss(model, EvaluationData::of(data), world(), go_on).value();
   const Batch batch = data.batch(0);
   for (const Index room : {20, 24}) {
     model.make_room(1, room);

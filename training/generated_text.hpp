@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "app/print.hpp"
 #include "core/random.hpp"
 #include "io/stop_texts.hpp"
 #include "io/text/stream_decoder.hpp"
@@ -16,7 +14,7 @@
 
 namespace espalier {
 
-/// How `espalier generate` draws tokens, and where a text ends.
+/// How tokens are drawn, and where a text ends.
 struct GenerationRules {
   Index max_tokens = 400;
   std::vector<std::string> stop_texts;
@@ -53,14 +51,9 @@ class GeneratedText {
   bool is_complete_ = false;
 };
 
-/// Prints texts in order while all of them grow: the first unfinished one token by token, later ones in their turn.
-class TextPrinter {
- public:
-  void print(std::vector<GeneratedText>& texts);
-
- private:
-  std::size_t at_ = 0;             // the text that is being printed
-  std::optional<ModelText> line_;  // if it has begun
-};
+/// A model may have a smaller vocabulary than its tokenizer: then some texts cannot be told to it.
+/// @throws Error (usage) for a prompt with a token that is not below `vocab_size`; `name` says which prompt it is
+void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
+                        Index vocab_size);
 
 }  // namespace espalier

@@ -1,11 +1,30 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "app/generated_text.hpp"
+#include "training/generated_text.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "core/error.hpp"
+
 namespace espalier {
+namespace {
+
+// The character that a byte of UTF-8 belongs to.
+std::string character_at(const std::string& text, std::size_t at) {
+  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
+  std::size_t begin = at;
+  while (begin > 0 && continues(begin))
+    --begin;
+  std::size_t end = at + 1;
+  while (end < text.size() && continues(end))
+    ++end;
+  return text.substr(begin, end - begin);
+}
+
+}  // namespace
 
 GeneratedText::GeneratedText(const std::string& prompt, const GenerationRules& rules, const Tokenizer& tokenizer)
     : rules_(rules),
@@ -43,19 +62,20 @@ void GeneratedText::add(TokenId token) {
 
 std::string GeneratedText::take() { return std::exchange(pending_, {}); }
 
-void TextPrinter::print(std::vector<GeneratedText>& texts) {
-  for (; at_ < texts.size(); ++at_) {
-    GeneratedText& text = texts[at_];
-    if (!line_ && texts.size() > 1)  // as head and tail do
-      print_answer("{}==> {} of {} <==\n", at_ == 0 ? "" : "\n", at_ + 1, texts.size());
-    if (!line_)
-      line_.emplace();
-    line_->write(text.take());
-    if (!text.is_complete())
-      return;
-    line_->finish();
-    line_.reset();
-  }
+void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
+                        Index vocab_size) {
+  std::vector<TokenId> tokens;
+  tokenizer.encode(prompt, tokens, {.add_special_tokens = true});
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] >= vocab_size)
+      throw Error(ExitCode::usage,
+                  {.what = "the prompt has a character that the model does not know",
+                   .where = fmt::format("{}, token {} of {}", name, i + 1, tokens.size()),
+                   .got = fmt::format("id {} in \"{}\"", tokens[i],
+                                      tokenizer.name() == "byte" ? character_at(prompt, i)
+                                                                 : tokenizer.decode(std::span(&tokens[i], 1))),
+                   .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                   .todo = "leave the character out of the prompt"});
 }
 
 }  // namespace espalier

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include "io/input_limits.hpp"
+#include "io/set_aside.hpp"
+#include "io/token_file.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/texts.hpp"
+#include "training/checkpoint_tokenizer.hpp"
+#include "training/generated_text.hpp"
+#include "training/hugging_face.hpp"
+#include "training/hugging_face_start.hpp"
+
+namespace espalier {
+namespace {
+
+Path kept_tokenizer(const Path& run) { return run / "tokenizer"; }
+
+// The first that a token file names.
+std::string stated_tokenizer(const RunConfig::Data& data) {
+  for (const std::vector<std::string>* paths : {&data.train, &data.validation})
+    for (const std::string& path : *paths)
+      if (const std::string name = TokenFile(path).info().tokenizer; !name.empty())
+        return name;
+  return "";
+}
+
+// The directory with the tokenizer's files of a model that a run starts from.
+Path tokenizer_of_start(const Path& start) {
+  if (is_hugging_face_directory(start))
+    return start;
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(start / "manifest.json", ignored) ? tokenizer_beside(start)
+                                                                            : kept_tokenizer(start);
+}
+
+Path found_tokenizer(const RunConfig& config, const std::string& init_from) {
+  if (const Path kept = kept_tokenizer(config.run.directory); !tokenizer_files(kept).empty())
+    return kept;
+  if (init_from.empty())
+    return "";
+  const Path path = tokenizer_of_start(init_from);
+  return tokenizer_files(path).empty() ? Path() : path;
+}
+
+RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
+                          const std::function<void(const std::string&)>& note) {
+  const std::string stated = stated_tokenizer(config.data);
+  const bool samples = config.run.sample_interval > 0;
+  const bool is_named = !config.data.tokenizer.empty();
+  RunTokenizer found;
+  found.source = is_named ? Path(config.data.tokenizer) : found_tokenizer(config, init_from);
+  if (found.source.empty() && stated == "byte")
+    found.source = stated;
+  try {
+    if (!found.source.empty())
+      found.tokenizer = load_tokenizer(found.source.string());
+  } catch (const Error& error) {
+    if (is_named || samples)
+      throw;
+    note(fmt::format("the tokenizer in {} cannot be used: {}", found.source.string(), error.report().what));
+  }
+  const bool is_kept = found.source == kept_tokenizer(config.run.directory);
+  if (found.tokenizer && !stated.empty() && found.tokenizer->name() != stated) {
+    if (!is_kept || samples)
+      throw Error(ExitCode::data,
+                  {.what = "the token files are of another tokenizer",
+                   .where = found.source.string(),
+                   .got = "token files of " + stated,
+                   .wanted = found.tokenizer->name(),
+                   .todo = "name the tokenizer that packed the data in data.tokenizer, or pack the texts "
+                           "with this one"});
+    found.tokenizer.reset();  // of what the directory was used for before
+  }
+  if (!found.tokenizer || is_kept || found.source == "byte")
+    found.source.clear();
+  if (!samples)
+    return found;
+  if (!found.tokenizer)
+    throw Error(ExitCode::usage, {.what = "samples of text need a tokenizer",
+                                  .where = "run.sample_interval",
+                                  .got = stated.empty() ? "token files that name none" : "token files of " + stated,
+                                  .wanted = "the tokenizer that packed the data",
+                                  .todo = "set data.tokenizer to its file or directory"});
+  for (std::size_t i = 0; i < config.run.sample_prompts.size(); ++i)
+    require_vocabulary(config.run.sample_prompts[i], fmt::format("run.sample_prompts[{}]", i), *found.tokenizer,
+                       config.model.shape.vocab_size);
+  return found;
+}
+
+}  // namespace
+
+RunTokenizer find_run_tokenizer(const RunConfig& config, const std::string& init_from, const Communicator& world,
+                                const std::function<void(const std::string&)>& note) {
+  RunTokenizer found;
+  attempt_together(world, ExitCode::data, [&] {
+    if (world.rank() != 0)
+      return;
+    found = find_on_root(config, init_from, note);
+    if (found.tokenizer)
+      found.name = found.tokenizer->name();
+  });
+  found.name = broadcast_text(world, found.name, 0);
+  return found;
+}
+
+void RunTokenizer::keep_in(const Path& run) const {
+  if (source.empty())
+    return;
+  const Path kept = kept_tokenizer(run);
+  try {
+    if (load_tokenizer(kept.string())->name() == name)
+      return;
+  } catch (const Error&) {  // there is none, or none that can be read
+  }
+  set_aside_if_any(kept);
+  if (std::filesystem::is_directory(source))
+    return copy_tokenizer(source, kept);
+  const std::string text = read_file(source, ExitCode::data, LargestFile::tokenizer);
+  make_directories(kept);
+  write_file_atomically(kept / (text.starts_with('{') ? "tokenizer.json" : "tokenizer.model"), text);
+  if (const Path rules = source.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
+    write_file_atomically(kept / "tokenizer.model.json", read_file(rules, ExitCode::data, LargestFile::config));
+}
+
+}  // namespace espalier
