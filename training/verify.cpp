@@ -137,7 +137,7 @@ class Comparison {
   LayoutErrors& errors_;
 };
 
-struct Candidate {
+struct LayoutToTry {
   VerifiedLayout result;
   std::optional<RunConfig> config;
 };
@@ -154,10 +154,10 @@ std::string first_problem(const std::string& text) {
   return place == std::string::npos ? line : line.substr(place + after_place.size());
 }
 
-std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
-  std::vector<Candidate> all;
+std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, int world_size) {
+  std::vector<LayoutToTry> all;
   for (const std::vector<std::string>& overrides : layouts_to_verify(config, world_size)) {
-    Candidate candidate;
+    LayoutToTry candidate;
     try {
       candidate.config = parse_run_config(to_toml(config), "layout", overrides, world_size);
       candidate.result.text = make_run_layout(*candidate.config, world_size).short_text();
@@ -195,7 +195,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
-  std::vector<Candidate> all = candidates(config, world.size());
+  std::vector<LayoutToTry> all = layouts_to_try(config, world.size());
   world.inject(InjectedFault::none);  // the reference is right
   std::optional<Reference<P>> reference;
   std::optional<SavedReference> saved;
@@ -207,7 +207,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
     world.inject(InjectedFault::none);
     const Snapshot snapshot = saved ? saved->step(step, whole.parameters()) : reference->step();
     world.inject(injected);
-    for (Candidate& candidate : all) {
+    for (LayoutToTry& candidate : all) {
       if (candidate.config) {
         const Layout layout = make_run_layout(*candidate.config, world.size());
         const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
@@ -219,7 +219,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
     }
   }
   std::vector<VerifiedLayout> results;
-  for (Candidate& candidate : all)
+  for (LayoutToTry& candidate : all)
     results.push_back(std::move(candidate.result));
   return results;
 }
