@@ -91,8 +91,9 @@ void Blend::seek(Index sample) const {
   const Index cycle_begin = sample / cycle_ * cycle_;
   if (next_ > sample || next_ < cycle_begin) {
     next_ = cycle_begin;
+    const Index cycles = sample / cycle_;
     for (std::size_t set = 0; set < parts_.size(); ++set)
-      drawn_[set] = static_cast<double>(cycle_begin / cycle_ * parts_[set]);
+      drawn_[set] = static_cast<double>(cycles * parts_[set]);
   }
   for (; next_ < sample; ++next_)
     drawn_[next_set()] += 1;
