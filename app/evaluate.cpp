@@ -174,7 +174,8 @@ void print_result(const EvaluateArguments& options, const Evaluated& evaluated, 
 template <class P>
 Index write_logits(LoadedModel<P>& model, std::vector<TokenFile> files, Index length, NpyWriter* writer,
                    Index sequences, const Progress& progress, StopTogether& stop) {
-  const SampleIndex samples(std::move(files), length, model.shape().vocab_size);
+  const SampleIndex samples(whole_files(std::move(files)),
+                            {.sequence_length = length, .vocab_size = model.shape().vocab_size});
   if (writer != nullptr)
     model.make_room(1, length);
   std::vector<TokenId> inputs(static_cast<std::size_t>(length));

@@ -17,6 +17,7 @@
 #include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
+#include "training/loaders.hpp"
 #include "training/metrics_line.hpp"
 #include "training/peak_rate.hpp"
 #include "training/predict_memory.hpp"
@@ -87,6 +88,7 @@ class Loop {
     const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())
       return TrainOutcome::not_begun;
+    note_loaders(config_, trainer.loader(), trainer.validation(), tell);
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
       note("attention by " + (config_.model.shape.attention_dropout > 0

@@ -14,41 +14,11 @@
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
+#include "training/loaders.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
-
-LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
-  LoaderOptions options;
-  options.micro_batch_size = config.layout.micro_batch;
-  options.sequence_length = config.sequence_length;
-  options.global_batch_size = config.layout.global_batch;
-  options.rank = mesh.dp().rank();
-  options.size = mesh.dp().size();
-  options.seed = static_cast<std::uint64_t>(config.run.seed);
-  options.vocab_size = config.model.shape.vocab_size;
-  options.separate_documents = config.data.separates_documents();
-  return options;
-}
-
-// All files must come from one tokenizer, as far as they say from which. The first that says sets it.
-std::vector<TokenFile> open_files(const std::vector<std::string>& paths, std::string& tokenizer) {
-  std::vector<TokenFile> files;
-  for (const std::string& path : paths) {
-    const TokenFile& file = files.emplace_back(path);
-    const std::string& name = file.info().tokenizer;
-    if (!tokenizer.empty() && !name.empty() && name != tokenizer)
-      throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
-                                   .where = path,
-                                   .got = name,
-                                   .wanted = tokenizer,
-                                   .todo = "pack all texts with one tokenizer"});
-    if (tokenizer.empty())
-      tokenizer = name;
-  }
-  return files;
-}
 
 // Allocates weights and gradients first: the reducer is built on them.
 template <class T>
@@ -88,7 +58,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
              TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
-      loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
+      loader_(open_training_loader(config, mesh, tokenizer_)),
       schedule_(proven_schedules(config, layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
@@ -104,9 +74,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
   constexpr bool has_own_residual = !std::is_same_v<Residual<P>, Compute<P>>;
   ESPALIER_ASSERT(has_own_residual == (has_masters<Compute<P>> && config.precision.residual == "state"),
                   "the trainer's residual stream is of another type than the config's");
-  if (!config.data.validation.empty())
-    validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
-                        config.run.eval_samples);
+  validation_ = open_validation_loader(config, mesh, tokenizer_);
   model_.use_graphs(config.run.cuda_graphs);
   model_.set_dropout_seed(static_cast<std::uint64_t>(config.run.seed));
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,

@@ -70,6 +70,8 @@ class Trainer {
   /// asked by all ranks and gives all the same answer; after a yes there is no loss.
   std::optional<double> evaluate(const std::function<bool(Index batches_done, Index batches)>& must_stop = {});
   bool has_validation() const { return validation_.has_value(); }
+  const TokenLoader& loader() const { return loader_; }
+  const std::optional<SequentialLoader>& validation() const { return validation_; }
 
   /// Mean loss over the first samples of the next step, forward only: the same number on any layout, up to rounding,
   /// so that a checkpoint can tell whether it was resumed rightly. Costs one forward pass for each micro-batch that the
