@@ -198,6 +198,26 @@ void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::str
 
 }  // namespace
 
+std::vector<std::string> expand_token_files(const std::string& entry) {
+  if (exists(entry) || entry.find_first_of("*?[{") == std::string::npos)
+    return {entry};
+  std::set<std::string> found;
+  for (const std::string& pattern : expand_braces(entry))
+    for (const std::string& path : expand_pattern(pattern))
+      if (exists(path))
+        found.insert(path);
+  const auto has_tokens = [&](const std::string& path) {
+    return path.ends_with(".idx") && found.contains(Path(path).replace_extension(".bin").string());
+  };
+  std::vector<std::string> files;
+  for (const std::string& path : found)
+    if (!has_tokens(path))
+      files.push_back(path);
+  if (files.empty())
+    refuse_inputs("no token file matches", entry, about_patterns);
+  return files;
+}
+
 std::string as_pattern(const std::string& name) {
   std::string pattern;
   for (const char c : name) {

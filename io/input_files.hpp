@@ -19,6 +19,10 @@ namespace espalier {
 /// directory among the inputs.
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 
+/// The token files that an entry of a config names: itself, or sorted those that it matches as a pattern of the
+/// shell's. Of Megatron's pairs comes the .bin. @throws Error (data) for a pattern without a match.
+std::vector<std::string> expand_token_files(const std::string& entry);
+
 /// A name as a pattern that matches it alone.
 std::string as_pattern(const std::string& name);
 

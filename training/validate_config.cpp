@@ -290,6 +290,38 @@ void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) 
   check_recompute(c, reader);
 }
 
+// The lists parallel to data.train.
+void check_blend(const RunConfig::Data& data, ConfigReader& reader) {
+  if (!data.weights.empty() && !data.epochs.empty())
+    reader.problem("data", "epochs", "weights and epochs exclude each other, wanted one of them", {"data.weights"});
+  for (const auto& [key, values] : {std::pair("weights", &data.weights), {"epochs", &data.epochs}}) {
+    if (values->empty())
+      continue;
+    const double sum = std::accumulate(values->begin(), values->end(), 0.0);
+    if (values->size() != data.train.size())
+      reader.problem(
+          "data", key,
+          fmt::format("{} numbers for {} entries of data.train, wanted one each", values->size(), data.train.size()),
+          {"data.train"});
+    else if (sum == 0)
+      reader.problem("data", key, "all are 0, wanted one above it");
+    else if (key == std::string("weights") && std::abs(sum - 1) > 1e-3)
+      reader.problem("data", key, fmt::format("they add up to {:.6g}, wanted 1 (within 0.001)", sum));
+  }
+}
+
+void check_data(const RunConfig& c, ConfigReader& reader) {
+  check_blend(c.data, reader);
+  if (c.data.document_end >= c.model.shape.vocab_size)
+    reader.problem(
+        "data", "document_end",
+        fmt::format("{} is no token id: model.vocab_size is {}", c.data.document_end, c.model.shape.vocab_size),
+        {"model.vocab_size"});
+  if (c.data.validation_fraction > 0 && !c.data.validation.empty())
+    reader.problem("data", "validation_fraction", "data.validation names files, wanted one of the two",
+                   {"data.validation"});
+}
+
 }  // namespace
 
 Index fitting_micro_batch(const RunConfig& c, int world_size) {
@@ -323,6 +355,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   for (const auto& [key, files] : {std::pair("train", &c.data.train), {"validation", &c.data.validation}})
     if (std::ranges::find(*files, "") != files->end())
       reader.problem("data", key, "a token file has no name");
+  check_data(c, reader);
   if (c.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.sequence_length,
