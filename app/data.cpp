@@ -50,9 +50,8 @@ TokenId token_of(const std::string& text, const Tokenizer& tokenizer) {
 class PackBar {
  public:
   void operator()(const PackProgress& now) {
-    using namespace std::chrono;
-    const auto time = steady_clock::now();
-    if (time - last_ < (is_drawn_ ? milliseconds(200) : milliseconds(60000)))
+    const auto time = std::chrono::steady_clock::now();
+    if (time - last_ < std::chrono::milliseconds(is_drawn_ ? 200 : 60000))
       return;
     last_ = time;
     if (now.is_survey != is_survey_ || begin_bytes_ < 0) {
@@ -62,7 +61,7 @@ class PackBar {
       begin_tokens_ = now.num_tokens;
       return;
     }
-    const double seconds = duration<double>(time - begin_).count();
+    const double seconds = std::chrono::duration<double>(time - begin_).count();
     const double rate = static_cast<double>(now.bytes - begin_bytes_) / seconds;
     std::string text =
         fmt::format("{}{}, {}/s", now.is_survey ? "choosing what validates: " : "",

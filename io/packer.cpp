@@ -166,17 +166,17 @@ void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_surv
     notes_.see(name_of(path), first_bytes, reader->num_separators());
 }
 
-void Packer::add_block(std::size_t file, TextBlock& given, Index file_bytes) {
-  const auto block = std::make_shared<TextBlock>(std::move(given));
+void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
+  const auto taken = std::make_shared<TextBlock>(std::move(block));
   const auto packed = std::make_shared<PackedBlock>();
   work_->add(
-      [this, block, packed] {
-        *packed = pack_block(*block, tokenizer_, options_, splits_ ? &split_ : nullptr);
-        block->bytes = {};
+      [this, taken, packed] {
+        *packed = pack_block(*taken, tokenizer_, options_, splits_ ? &split_ : nullptr);
+        taken->bytes = {};
       },
-      [this, block, packed, file, file_bytes] {
+      [this, taken, packed, file, file_bytes] {
         finish_block(*packed, file);
-        finished_to(file, block->end, file_bytes);
+        finished_to(file, taken->end, file_bytes);
       });
 }
 
