@@ -121,6 +121,8 @@ TEST(Pack, a_line_without_a_text_is_named_or_counted) {
                                                                 {"{\"content\": \"a\"}", "\"content\""},
                                                                 {"[\"text\"]", "no object"},
                                                                 {"{\"text\": \"\\ud800\"}", "half a"},
+                                                                {"{\"text\": \"\\udc00\"}", "half a"},
+                                                                {"{\"text\": \"\\ud800\\u0041\"}", "half a"},
                                                                 {"{\"text\": \"a\xff\"}", "not UTF-8 at byte 12"},
                                                                 {"{\"text\": \"a\tb\"}", "control"},
                                                                 {"{\"text\": \"a\", \"text\": \"b\"}", "a second"},
@@ -258,6 +260,35 @@ TEST(Pack, a_killed_pack_goes_on) {
     EXPECT_FALSE(std::filesystem::exists(directory / "cut.journal"));
     EXPECT_FALSE(std::filesystem::exists(directory / "cut.documents.partial"));
   }
+}
+
+// Within a document that is written in parts, too.
+TEST(Pack, a_killed_pack_goes_on_within_a_document) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; text.size() < (std::size_t{9} << 20); ++i)
+    text += "line " + std::to_string(i) + "\n";
+  write_bytes(directory / "text", zstd_of(text));
+  PackOptions options;
+  options.journal_interval = std::chrono::milliseconds(0);
+  {
+    const WaitingProcess killed([&] {
+      PackOptions stops = options;
+      stops.progress = [&, left = std::make_shared<int>(5)](const PackProgress&) {
+        if (--*left == 0)
+          for (const char* const name : {"t.journal", "t.partial"})
+            std::filesystem::copy(directory / name, directory / (std::string("saved.") + name));
+      };
+      pack_text({directory / "text"}, ByteTokenizer(), directory / "t", "", stops);
+      return std::make_unique<int>();
+    });
+  }
+  for (const char* const name : {"t.journal", "t.partial"})
+    std::filesystem::rename(directory / (std::string("saved.") + name), directory / name);
+  const PackSummary summary = pack_text({directory / "text"}, ByteTokenizer(), directory / "t", "", options);
+  EXPECT_EQ(summary.resumed_bytes, 4 << 20);
+  EXPECT_EQ(summary.text_bytes, static_cast<Index>(text.size()));
+  EXPECT_TRUE(packed_texts(directory / "t") == std::vector<std::string>{text});
 }
 
 TEST(PackHostile, mutated_lines_and_archives) {
