@@ -45,6 +45,21 @@ std::vector<Path> directories_in(const Path& directory) {
   return found;
 }
 
+// The files in a directory and all below it; not those whose names, or whose directories' names, begin with a dot.
+std::vector<std::string> files_in(const Path& directory) {
+  std::vector<std::string> found;
+  std::error_code ignored;
+  for (std::filesystem::recursive_directory_iterator entry(directory, ignored), end; entry != end;
+       entry.increment(ignored)) {
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    if (is_hidden && entry->is_directory(ignored))
+      entry.disable_recursion_pending();
+    else if (!is_hidden && entry->is_regular_file(ignored))
+      found.push_back(entry->path().string());
+  }
+  return found;
+}
+
 // As the shell would have, had the pattern not been quoted; with `~`, and ** for any number of directories. Empty
 // without a match.
 std::vector<std::string> glob_paths(const std::string& pattern) {
@@ -148,12 +163,10 @@ std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
   std::vector<Candidate> candidates;
   std::vector<std::string> missing;
   for (const std::string& pattern : all_alternatives(patterns)) {
-    const std::vector<std::string> paths = expand_pattern(pattern);
+    const std::vector<std::string> paths = is_directory(pattern) ? files_in(pattern) : expand_pattern(pattern);
     if (paths.empty())
       missing.push_back(pattern);
     for (const std::string& path : paths) {
-      if (is_directory(path))
-        refuse_inputs("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
       std::error_code broken_link;
       candidates.push_back({path, std::filesystem::canonical(path, broken_link)});
     }
