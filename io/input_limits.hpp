@@ -14,6 +14,7 @@ struct LargestFile {
   static constexpr std::size_t line = std::size_t{1} << 20;         ///< of metrics, of a rank's times, of a trace
   static constexpr std::size_t config = std::size_t{2} << 20;       ///< TOML of any kind
   static constexpr std::size_t prompts = std::size_t{64} << 20;     ///< of `espalier generate`
+  static constexpr std::size_t conversation = std::size_t{16} << 20;  ///< a line of JSON
   static constexpr std::size_t tokenizer = std::size_t{128} << 20;  ///< those of today have 35 MiB at most
 };
 
