@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <stdexcept>
 
 #include "core/printable_text.hpp"
@@ -70,15 +72,18 @@ std::string_view written(std::string_view text, std::string_view tag_before, std
   const bool is_block_before = tag_before.ends_with("%}") || tag_before.ends_with("#}");
   if (is_last && text.ends_with('\n'))
     text.remove_suffix(1);
-  if (tag_before.size() > 2 && tag_before[tag_before.size() - 3] == '-')
+  bool begins_line = tag_before.empty();
+  if (tag_before.size() > 2 && tag_before[tag_before.size() - 3] == '-') {
     text.remove_prefix(std::min(text.size(), text.find_first_not_of(white)));
-  else if (is_block_before && text.starts_with('\n'))
+  } else if (is_block_before && text.starts_with('\n')) {
     text.remove_prefix(1);
+    begins_line = true;
+  }
   if (tag_behind.size() > 2 && tag_behind[2] == '-') {
     text = text.substr(0, text.find_last_not_of(white) + 1);
   } else if (tag_behind.starts_with("{%") || tag_behind.starts_with("{#")) {
     const std::size_t line = text.find_last_not_of(" \t") + 1;
-    if (line == 0 ? tag_before.empty() : text[line - 1] == '\n')
+    if (line == 0 ? begins_line : text[line - 1] == '\n')
       text = text.substr(0, line);
   }
   return text;
