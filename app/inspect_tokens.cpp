@@ -14,6 +14,7 @@
 #include "io/json_text.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/token_statistics.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -32,12 +33,14 @@ struct InspectedTokens {
   TokenFileInfo info;
   TokenStatistics statistics;
   bool knows_documents = false;
+  Index num_targets = 0;  // that the loss mask counts
   const char* checked = "";
   std::vector<TokenId> shown;
 
   std::string text() const { return info.tokenizer == "byte" ? ByteTokenizer().decode(shown) : ""; }
   double mean_length() const {
-    return static_cast<double>(info.num_tokens) / static_cast<double>(statistics.lengths.num_documents);
+    return static_cast<double>(info.num_tokens) /
+           static_cast<double>(std::max(Index{1}, statistics.lengths.num_documents));
   }
 };
 
@@ -57,9 +60,10 @@ InspectedTokens inspect_file(const InspectCommand& command) {
                   : vocab_size > 0                  ? "every token against the vocabulary"
                                                     : "nothing but the size; --vocab-size N checks every token";
   const bool is_split = command.document_end >= 0;
-  found.knows_documents = file.index().has_value() || is_split;
+  found.knows_documents = file.states_documents() || is_split;
   found.statistics =
       count_tokens(file, is_split ? std::optional(static_cast<TokenId>(command.document_end)) : std::nullopt);
+  found.num_targets = count_targets(file);
   const Index first = std::min(command.first, found.info.num_tokens);
   found.shown.resize(static_cast<std::size_t>(std::min(command.show, found.info.num_tokens - first)));
   file.read(first, found.shown);
@@ -95,6 +99,8 @@ void print_found(const InspectCommand& command, const InspectedTokens& found) {
                  lengths.longest, found.mean_length());
     print_lengths(lengths);
   }
+  if (info.has_loss_mask)
+    print_answer("  loss mask   {} of {} count as targets\n", found.num_targets, counted(info.num_tokens, "token"));
   print_answer("  checked     {}\n", found.checked);
   print_answer("  {:<10}  {}\n", command.first == 0 ? "first" : fmt::format("from {}", command.first),
                fmt::join(found.shown, " "));
@@ -120,6 +126,8 @@ void print_found_as_json(const InspectCommand& command, const InspectedTokens& f
     json["tokenizer"] = info.tokenizer;
   if (info.tokenizer == "byte")
     json["text"] = found.text();
+  if (info.has_loss_mask)
+    json["targets"] = found.num_targets;
   if (found.knows_documents) {
     json["documents"] = lengths.num_documents;
     nlohmann::ordered_json& of_lengths = json["lengths"];

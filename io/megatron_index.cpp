@@ -186,24 +186,24 @@ Index MegatronIndex::document_begin(Index document) const {
   return pointer / bytes_per_token_;
 }
 
-std::vector<Index> MegatronIndex::document_begins(Index first, Index count) const {
-  Index document = 0;  // the first that begins at `first` or behind
+std::vector<Index> MegatronIndex::document_starts(Index first, Index count) const {
+  Index document = 0;  // the first that begins behind `first`
   for (Index end = num_documents(); document < end;) {
     const Index middle = document + (end - document) / 2;
-    if (document_begin(middle) < first)
+    if (document_begin(middle) <= first)
       document = middle + 1;
     else
       end = middle;
   }
-  std::vector<Index> begins;
+  std::vector<Index> starts;
   for (; document < num_documents(); ++document) {
     const Index begin = document_begin(document);
-    if (begin >= first + count)
+    if (begin >= std::min(first + count, num_tokens()))
       break;
-    if (begin >= first && (begins.empty() || begin > begins.back()))
-      begins.push_back(begin);
+    if (begin > (starts.empty() ? first : starts.back()))
+      starts.push_back(begin);
   }
-  return begins;
+  return starts;
 }
 
 }  // namespace espalier

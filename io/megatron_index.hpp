@@ -58,8 +58,8 @@ class MegatronIndex {
   /// The first token of a document; num_tokens() for num_documents().
   Index document_begin(Index document) const;
 
-  /// The tokens from `first` on, `count` of them, at which a document begins: ascending, each once.
-  std::vector<Index> document_begins(Index first, Index count) const;
+  /// TokenFile::document_starts().
+  std::vector<Index> document_starts(Index first, Index count) const;
 
  private:
   [[noreturn]] void refuse(std::string got, std::string wanted) const;

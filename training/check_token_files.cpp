@@ -48,9 +48,8 @@ std::vector<TokenFile> open_all(const RunConfig::Data& data) {
 }
 
 std::string contents_of(const TokenFile& file) {
-  const std::string checksum = file.info().format == TokenFormat::espalier
-                                   ? fmt::format("{:016x}", file.info().payload_hash)
-                                   : file.fingerprint(false).sample + " of samples";
+  const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
+  const std::string checksum = fingerprint.whole.empty() ? fingerprint.sample + " of samples" : fingerprint.whole;
   return fmt::format("{}: {} tokens, checksum {}\n", file.info().path.string(), file.num_tokens(), checksum);
 }
 
