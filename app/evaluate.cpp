@@ -210,7 +210,8 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
                                .sequence_length = length,
                                .rank = world.rank(),
                                .size = world.size(),
-                               .vocab_size = config.model.shape.vocab_size},
+                               .vocab_size = config.model.shape.vocab_size,
+                               .separate_documents = config.data.separates_documents()},
                  options.max_sequences);
   });
   const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data->num_samples());

@@ -13,8 +13,8 @@ namespace {
 
 Batch make_batch(const LoaderOptions& options, Index first_sample) {
   const auto size = static_cast<std::size_t>(options.micro_batch_size * options.sequence_length);
-  return {options.micro_batch_size, options.sequence_length, first_sample, std::vector<TokenId>(size, 0),
-          std::vector<TokenId>(size, -1)};
+  return {options.micro_batch_size,      options.sequence_length,        first_sample,
+          std::vector<TokenId>(size, 0), std::vector<TokenId>(size, -1), {}};
 }
 
 }  // namespace

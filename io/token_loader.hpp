@@ -16,6 +16,7 @@ struct Batch {
   Index first_sample = 0;        ///< global sample index of row 0; rows are consecutive
   std::vector<TokenId> inputs;   ///< (B, T)
   std::vector<TokenId> targets;  ///< (B, T): the token after each input; -1 = ignored
+  std::vector<int> positions;    ///< (B, T): of each token in its document, in this row; empty: documents are joined
 };
 
 struct LoaderOptions {
@@ -25,7 +26,8 @@ struct LoaderOptions {
   int rank = 0;                 ///< of the data-parallel replica
   int size = 1;
   std::uint64_t seed = 0;
-  Index vocab_size = 0;  ///< every token read is checked against it; 0: unchecked
+  Index vocab_size = 0;             ///< every token read is checked against it; 0: unchecked
+  bool separate_documents = false;  ///< batches say where documents start
 };
 
 /// Samples of several token files: windows of T + 1 tokens that overlap by the one token which is target of

@@ -27,6 +27,8 @@ struct RunConfig {
   struct Data {
     std::vector<std::string> train;
     std::vector<std::string> validation;
+    std::string documents = "joined";
+    bool separates_documents() const { return documents == "separate"; }
     Index check_limit = Index{8} << 30;  ///< bytes
   } data;
 

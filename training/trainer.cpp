@@ -28,6 +28,7 @@ LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
   options.size = mesh.dp().size();
   options.seed = static_cast<std::uint64_t>(config.run.seed);
   options.vocab_size = config.model.shape.vocab_size;
+  options.separate_documents = config.data.separates_documents();
   return options;
 }
 
