@@ -83,10 +83,23 @@ std::vector<ChatMessage> read_conversation(std::string_view line) {
 ConversationTokens encode_conversation(std::span<const ChatMessage> messages, const ChatTemplate& chat,
                                        const Tokenizer& tokenizer) {
   ConversationTokens conversation;
+  auto& [tokens, counts] = conversation;
   const std::vector<ChatPart> parts = chat.render(messages);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    tokenizer.encode(parts[i].text, conversation.tokens, {.is_begin = i == 0, .is_end = i + 1 == parts.size()});
-    conversation.counts.resize(conversation.tokens.size(), parts[i].is_answer ? 1 : 0);
+  std::vector<TokenId> before;  // tokens of what stands before an answer
+  for (std::size_t i = 0; i < parts.size();) {
+    EncodeOptions options{.is_begin = i == 0};
+    std::string text = parts[i].is_answer ? "" : parts[i++].text;
+    const bool has_answer = i < parts.size();
+    before.clear();
+    tokenizer.encode(text, before, {.is_begin = options.is_begin, .is_end = !has_answer});
+    if (has_answer)
+      text += parts[i++].text;
+    options.is_end = i == parts.size();
+    const auto begin = std::ssize(tokens);
+    tokenizer.encode(text, tokens, options);
+    const auto answer = std::mismatch(tokens.begin() + begin, tokens.end(), before.begin(), before.end()).first;
+    counts.resize(static_cast<std::size_t>(answer - tokens.begin()), 0);
+    counts.resize(tokens.size(), has_answer ? 1 : 0);
   }
   return conversation;
 }

@@ -21,7 +21,8 @@ struct ConversationTokens {
   std::vector<std::uint8_t> counts;  ///< 1 or 0 each: as a target
 };
 
-/// Each answer is encoded apart from what stands before it: so it meets the tokens of the prompt of `espalier generate`.
+/// The tokens are those of the whole text. An answer begins with the first token that the text before it alone has not.
+/// @pre an answer ends with a token of its own: answer_end_token()
 /// @throws ChatError as ChatTemplate::render
 ConversationTokens encode_conversation(std::span<const ChatMessage> messages, const ChatTemplate& chat,
                                        const Tokenizer& tokenizer);

@@ -32,6 +32,15 @@ SampleIndex::SampleIndex(std::vector<TokenFile> files, Index sequence_length, In
                    .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
                                          sequence_length + 1, sequence_length),
                    .todo = "shorten batch.sequence_length or pack more text"});
+    const Index row_length = file.info().row_length;
+    if (row_length > 0 && row_length != sequence_length)
+      throw Error(ExitCode::data, {.what = "a token file has rows of another length",
+                                   .where = file.info().path.string(),
+                                   .got = fmt::format("rows of {} tokens", row_length),
+                                   .wanted = fmt::format("batch.sequence_length = {}", sequence_length),
+                                   .todo = fmt::format("set batch.sequence_length to {}, or pack the file with "
+                                                       "--sequence-length {}",
+                                                       row_length, sequence_length)});
     total += (file.num_tokens() - 1) / sequence_length;
     last_sample_.push_back(total);
   }

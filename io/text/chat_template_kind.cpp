@@ -82,12 +82,14 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
   } else {
     require_none(tags, {"strip("});
   }
+  // GCC 12 destroys members twice where a later member's initializer throws: all that may throw stands before.
+  const std::optional<std::string> own_system = default_system(tags);
   return {.kind = "ChatML",
           .system = {"<|im_start|>system\n", "<|im_end|>\n"},
           .user = {"<|im_start|>user\n", "<|im_end|>\n"},
           .assistant = {"<|im_start|>assistant\n", "<|im_end|>"},
           .after_answer = "\n",
-          .default_system = default_system(tags),
+          .default_system = own_system,
           .thinks = thinks};
 }
 
@@ -161,17 +163,22 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
                                 {"{{' '+message['content']|trim+eos_token}}", " ", true, ""}};
   const Answer& answer = answers[one_of(tags, "an answer",
                                         {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
+  const std::string user_begin = mark_of(tags, "[INST]");
+  const std::string user_end = mark_of(tags, "[/INST]");
+  require(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));
+  const ChatTemplate::System place = mistral_system(tags);
   ChatTemplate chat{.kind = "Mistral",
                     .conversation_begin = bos,
-                    .user = {mark_of(tags, "[INST]"), mark_of(tags, "[/INST]")},
+                    .user = {user_begin, user_end},
                     .assistant = {"", eos, answer.trims},
                     .before_answer = answer.before,
                     .after_answer = answer.after,
-                    .system_place = mistral_system(tags),
+                    .system_place = place,
                     .alternates = has(tags, "mustalternate") || has(tags, "must alternate")};
-  if (chat.system_place == ChatTemplate::System::turn)
-    chat.system = {mark_of(tags, "[SYSTEM_PROMPT]"), mark_of(tags, "[/SYSTEM_PROMPT]")};
-  require(tags, fmt::format("'{}'+message['content']+'{}'", chat.user.begin, chat.user.end));
+  if (place == ChatTemplate::System::turn) {
+    chat.system.begin = mark_of(tags, "[SYSTEM_PROMPT]");
+    chat.system.end = mark_of(tags, "[/SYSTEM_PROMPT]");
+  }
   return chat;
 }
 

@@ -230,7 +230,7 @@ TEST_F(Conversations, validate_by_their_text) {
 
 TEST_F(Conversations, bad_lines_are_named_or_counted) {
   const std::string good = line_of("a", "b");
-  write_bytes(directory / "chats.jsonl", good + "\n  \r\n" + R"({"prompt": "a"})" + "\n" + good +
+  write_bytes(directory / "chats.jsonl", good + "  \r\n" + R"({"prompt": "a"})" + "\n" + good +
                                              R"({"messages": [{"role": "tool", "content": "a"}, {"role": "assistant", "content": "b"}]})" +
                                              "\n" + R"({"prompt": ")" + std::string(std::size_t{17} << 20, 'a') + "\"}\n" + good);
   try {

@@ -24,7 +24,7 @@ inline void write_tokenizer(const std::filesystem::path& directory, const std::s
                         {"rstrip", false},
                         {"normalized", false},
                         {"special", true}});
-  std::ranges::sort(tokens, {}, [](const nlohmann::json& token) { return token["id"].get<int>(); });
+  std::ranges::sort(tokens.get_ref<nlohmann::json::array_t&>(), {}, [](const nlohmann::json& token) { return token["id"].get<int>(); });
   write_bytes(directory / "tokenizer.json", tokenizer.dump());
 }
 

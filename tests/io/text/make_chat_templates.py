@@ -165,10 +165,9 @@ def texts_of(template):
 
 
 def ids_of(name, kind, special):
-    """Of conversations whose answers begin with no white space: Espalier encodes them apart from what stands before."""
     tokenizer = tokenizer_of(name, TEMPLATES[kind], special)
     return {"tokenizer": name, "template": kind, "added": tokenizer.get_added_vocab(),
-            "ids": {i: tokenizer.apply_chat_template(messages_of(CONVERSATIONS[i]), return_dict=False) for i in (0, 1, 2, 4)}}
+            "ids": {i: tokenizer.apply_chat_template(messages_of(CONVERSATIONS[i]), return_dict=False) for i in (0, 1, 2, 3, 4)}}
 
 
 def main():
