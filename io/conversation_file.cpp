@@ -48,14 +48,15 @@ void ConversationFile::add(ConversationTokens conversation) {
 
 void ConversationFile::require_conversations() const {
   if (summary_.num_conversations == 0)
-    throw Error(ExitCode::data, {.what = "no conversation is left for a token file",
-                                 .where = path_.string(),
-                                 .got = summary_.num_left_out > 0 ? "only conversations whose answers lie behind the end "
-                                                                    "of a row"
-                                                                  : "none",
-                                 .wanted = "at least one",
-                                 .todo = "give more conversations, a longer --sequence-length, or another validation "
-                                         "fraction"});
+    throw Error(ExitCode::data,
+                {.what = "no conversation is left for a token file",
+                 .where = path_.string(),
+                 .got = summary_.num_left_out > 0 ? "only conversations whose answers lie behind the end "
+                                                    "of a row"
+                                                  : "none",
+                 .wanted = "at least one",
+                 .todo = "give more conversations, a longer --sequence-length, or another validation "
+                         "fraction"});
 }
 
 void ConversationFile::finish() {

@@ -22,22 +22,22 @@ struct ConversationOptions {
 /// What a token file of conversations holds.
 struct ConversationFileSummary {
   Index num_conversations = 0;
-  Index num_tokens = 0;         ///< of them
-  Index num_counted = 0;        ///< tokens that count: of the answers
-  Index num_cut = 0;            ///< conversations that go on behind the end of their row
-  Index num_left_out = 0;       ///< conversations whose row ends before an answer begins
+  Index num_tokens = 0;    ///< of them
+  Index num_counted = 0;   ///< tokens that count: of the answers
+  Index num_cut = 0;       ///< conversations that go on behind the end of their row
+  Index num_left_out = 0;  ///< conversations whose row ends before an answer begins
   Index num_rows = 0;
 };
 
 struct ConversationSummary {
-  Index num_bad = 0;                       ///< lines left out
+  Index num_bad = 0;                        ///< lines left out
   std::vector<std::string> bad_lines = {};  ///< the first of them: where, and why
   ConversationFileSummary train;
   ConversationFileSummary validation;
 };
 
-/// Packs conversations, a line of JSON each (io/conversations.hpp), into token files with documents and a loss mask. With
-/// a sequence length T, rows of T tokens hold whole conversations (io/best_fit.hpp), and a longer one is cut: the
+/// Packs conversations, a line of JSON each (io/conversations.hpp), into token files with documents and a loss mask.
+/// With a sequence length T, rows of T tokens hold whole conversations (io/best_fit.hpp), and a longer one is cut: the
 /// samples of a loader with that length are these rows. Room that is left belongs to the last conversation of a row
 /// and does not count. Which conversations validate: those whose random number, of the seed and their text, is below
 /// the fraction. Keeps 8 bytes a conversation, and some MiB a thread; rows are made of a file PATH.conversations, which

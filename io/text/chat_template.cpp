@@ -184,8 +184,8 @@ std::string template_in(const nlohmann::json& config) {
 
 ChatTemplate load_chat_template(const std::string& tokenizer) {
   std::error_code ignored;
-  const Path directory = std::filesystem::is_directory(tokenizer, ignored) ? Path(tokenizer)
-                                                                           : Path(tokenizer).parent_path();
+  const Path directory =
+      std::filesystem::is_directory(tokenizer, ignored) ? Path(tokenizer) : Path(tokenizer).parent_path();
   const Path config_file = directory / "tokenizer_config.json";
   const Path template_file = directory / "chat_template.jinja";
   const auto refuse = [](const Path& where, const std::string& got) -> Error {

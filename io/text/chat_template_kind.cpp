@@ -42,7 +42,8 @@ std::size_t one_of(const JinjaTags& tags, const char* what, Fragments fragments)
 // Tokens such as <|im_start|>, all of which must be known.
 void require_marks(const JinjaTags& tags, Fragments known) {
   for (std::size_t begin = tags.text.find("<|"); begin != std::string::npos; begin = tags.text.find("<|", begin + 2)) {
-    const std::string mark = tags.text.substr(begin, std::min<std::size_t>(tags.text.find("|>", begin), begin + 60) + 2 - begin);
+    const std::string mark =
+        tags.text.substr(begin, std::min<std::size_t>(tags.text.find("|>", begin), begin + 60) + 2 - begin);
     if (std::ranges::find(known, mark) == known.end())
       refuse("writes " + printable_line(mark));
   }
@@ -77,8 +78,9 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
   require_none(tags, {"bos_token", "eos_token", "strftime_now", "|trim", "|upper", "|replace", "{{'<think>\n'}}"});
   const bool thinks = has(tags, "think>");
   if (thinks) {  // as Qwen3 does, or not at all
-    require(tags, "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
-                  "message['role']+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+content.lstrip('\n')}}");
+    require(tags,
+            "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
+            "message['role']+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+content.lstrip('\n')}}");
   } else {
     require_none(tags, {"strip("});
   }
@@ -161,8 +163,8 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
                                 {"{{''+message['content']+eos_token}}", "", false, ""},
                                 {"{{' '+message['content']+eos_token}}", " ", false, ""},
                                 {"{{' '+message['content']|trim+eos_token}}", " ", true, ""}};
-  const Answer& answer = answers[one_of(tags, "an answer",
-                                        {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
+  const Answer& answer = answers[one_of(
+      tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
   const std::string user_begin = mark_of(tags, "[INST]");
   const std::string user_end = mark_of(tags, "[/INST]");
   require(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));

@@ -101,8 +101,8 @@ JinjaTags jinja_tags(std::string_view jinja) {
       ++begin;
     const std::string_view outside = written(jinja.substr(at, begin - at), before, jinja.substr(begin, 3));
     if (!outside.empty())
-      throw std::runtime_error(fmt::format("the template has text outside of its tags: \"{}\"",
-                                           printable_line(outside.substr(0, 60))));
+      throw std::runtime_error(
+          fmt::format("the template has text outside of its tags: \"{}\"", printable_line(outside.substr(0, 60))));
     if (begin == jinja.size())
       return tags;
     const std::string_view end = jinja[begin + 1] == '%' ? "%}" : jinja[begin + 1] == '{' ? "}}" : "#}";

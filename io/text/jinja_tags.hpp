@@ -8,11 +8,11 @@
 
 namespace espalier {
 
-/// The tags of a Jinja template in one way of writing, so that templates that differ in layout alone are equal: no white
-/// space outside of strings, strings in single quotes with their escapes decoded, `x['role']` for `x.role`, no comments
-/// and no marks of white space. What a template writes is {{...}}; all else is {%...%}.
+/// The tags of a Jinja template in one way of writing, so that templates that differ in layout alone are equal: no
+/// white space outside of strings, strings in single quotes with their escapes decoded, `x['role']` for `x.role`, no
+/// comments and no marks of white space. What a template writes is {{...}}; all else is {%...%}.
 struct JinjaTags {
-  std::string text;                       ///< all of them
+  std::string text;                        ///< all of them
   std::vector<std::string> literals = {};  ///< their strings, in order
 };
 

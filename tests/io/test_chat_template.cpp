@@ -51,9 +51,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-std::string fixture_template(const std::string& name) {
-  return chat_fixture()["templates"][name]["template"];
-}
+std::string fixture_template(const std::string& name) { return chat_fixture()["templates"][name]["template"]; }
 
 }  // namespace
 
@@ -85,8 +83,8 @@ TEST(ChatTemplate, answers_end_with_their_end) {
   for (const auto& [name, known] : fixture["templates"].items()) {
     const ChatTemplate chat = chat_template_of(known["template"].get<std::string>(), "<s>", "</s>");
     std::vector<std::string> answers;
-    for (const ChatPart& part : chat.render(std::vector<ChatMessage>{
-             {"user", "one"}, {"assistant", "two"}, {"user", "three"}, {"assistant", "four"}}))
+    for (const ChatPart& part : chat.render(
+             std::vector<ChatMessage>{{"user", "one"}, {"assistant", "two"}, {"user", "three"}, {"assistant", "four"}}))
       if (part.is_answer)
         answers.push_back(part.text);
     const std::string space = chat.before_answer;
@@ -146,7 +144,8 @@ TEST(ChatTemplate, refuses_what_it_does_not_know) {
   expect("{{ bos_token }}" + chatml, "bos_token");
   expect(replaced(chatml, "message['content']", "message['content'] | trim"), "a message");
   expect(replaced(chatml, "assistant\\n", "assistant\\n<think>\\n"), "add_generation_prompt");
-  expect(replaced(chatml, "{{ '<|im_start|>assistant\\n' }}", "{{ '<|im_start|>assistant\\n' }}{{ '<think>\\n' }}"), "think");
+  expect(replaced(chatml, "{{ '<|im_start|>assistant\\n' }}", "{{ '<|im_start|>assistant\\n' }}{{ '<think>\\n' }}"),
+         "think");
   expect(replaced(chatml, "'<|im_start|>' +", "'<|tool|>' + '<|im_start|>' +"), "<|tool|>");
   expect("{{ strftime_now('%d') }}" + chatml, "strftime_now");
   expect("{{ '<|im_start|>system\\n' }}{{ x }}" + chatml, "system message");
@@ -185,11 +184,13 @@ TEST(ChatTemplate, is_found_beside_a_tokenizer) {
   };
   EXPECT_EQ(exit_code(), ExitCode::usage);
   const std::string config = (directory / "tokenizer_config.json").string();
-  json values = {{"bos_token", {{"content", "<b>"}}}, {"eos_token", "<e>"}, {"chat_template", fixture_template("mistral_v7")}};
+  json values = {
+      {"bos_token", {{"content", "<b>"}}}, {"eos_token", "<e>"}, {"chat_template", fixture_template("mistral_v7")}};
   write_bytes(config, values.dump());
   EXPECT_EQ(load().prompt(std::vector<ChatMessage>{{"user", "Hi"}}), "<b>[INST]Hi[/INST]");
   EXPECT_EQ(load().assistant.end, "<e>");
-  values["chat_template"] = {{{"name", "tool_use"}, {"template", "no"}}, {{"name", "default"}, {"template", fixture_template("llama3")}}};
+  values["chat_template"] = {{{"name", "tool_use"}, {"template", "no"}},
+                             {{"name", "default"}, {"template", fixture_template("llama3")}}};
   write_bytes(config, values.dump());
   EXPECT_EQ(load_chat_template(directory.path().string()).kind, "Llama 3");
   write_bytes(directory / "chat_template.jinja", fixture_template("chatml"));
@@ -197,7 +198,8 @@ TEST(ChatTemplate, is_found_beside_a_tokenizer) {
   write_bytes(directory / "chat_template.jinja", "{{ messages }}");
   EXPECT_EQ(exit_code(), ExitCode::data);
   std::filesystem::remove(directory / "chat_template.jinja");
-  for (const char* const bad : {"{", "[]", R"({"chat_template": 3})", R"({"chat_template": [1, {"name": "default"}]})"}) {
+  for (const char* const bad :
+       {"{", "[]", R"({"chat_template": 3})", R"({"chat_template": [1, {"name": "default"}]})"}) {
     write_bytes(config, bad);
     EXPECT_EQ(exit_code(), ExitCode::data) << bad;
   }

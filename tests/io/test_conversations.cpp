@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 
 #include "io/best_fit.hpp"
 #include "io/conversations.hpp"
@@ -56,7 +57,8 @@ class Conversations : public ::testing::Test {
   }
 
   ConversationSummary pack(const ConversationOptions& options, const Path& validation = "") {
-    return pack_conversations({directory / "chats.jsonl"}, *tokenizer, chat, directory / "train.bin", validation, options);
+    return pack_conversations({directory / "chats.jsonl"}, *tokenizer, chat, directory / "train.bin", validation,
+                              options);
   }
 
   ConversationTokens tokens_of(const std::string& line) {
@@ -76,7 +78,8 @@ TEST(Conversation, is_messages_or_a_prompt_with_its_completion) {
   ASSERT_EQ(messages.size(), 2U);
   EXPECT_EQ(messages[1].role, "assistant");
   EXPECT_EQ(messages[1].content, "\u00e9");
-  const auto pair = read_conversation(R"({"completion": "b", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]})");
+  const auto pair = read_conversation(
+      R"({"completion": "b", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]})");
   ASSERT_EQ(pair.size(), 3U);
   EXPECT_EQ(pair[0].role + pair[1].role + pair[2].role, "systemuserassistant");
   EXPECT_EQ(pair[2].content, "b");
@@ -112,7 +115,8 @@ TEST(BestFit, rows_are_those_of_the_definition) {
     const auto rows = best_fit_rows(lengths, capacity);
     std::vector<Index> order(lengths.size());
     std::iota(order.begin(), order.end(), Index{0});
-    std::ranges::stable_sort(order, std::ranges::greater(), [&](Index i) { return lengths[static_cast<std::size_t>(i)]; });
+    std::ranges::stable_sort(order, std::ranges::greater(),
+                             [&](Index i) { return lengths[static_cast<std::size_t>(i)]; });
     std::vector<Index> room;
     for (const Index i : order) {
       const Index length = lengths[static_cast<std::size_t>(i)];
@@ -230,9 +234,10 @@ TEST_F(Conversations, validate_by_their_text) {
 
 TEST_F(Conversations, bad_lines_are_named_or_counted) {
   const std::string good = line_of("a", "b");
-  write_bytes(directory / "chats.jsonl", good + "  \r\n" + R"({"prompt": "a"})" + "\n" + good +
-                                             R"({"messages": [{"role": "tool", "content": "a"}, {"role": "assistant", "content": "b"}]})" +
-                                             "\n" + R"({"prompt": ")" + std::string(std::size_t{17} << 20, 'a') + "\"}\n" + good);
+  write_bytes(directory / "chats.jsonl",
+              good + "  \r\n" + R"({"prompt": "a"})" + "\n" + good +
+                  R"({"messages": [{"role": "tool", "content": "a"}, {"role": "assistant", "content": "b"}]})" + "\n" +
+                  R"({"prompt": ")" + std::string(std::size_t{17} << 20, 'a') + "\"}\n" + good);
   try {
     pack({});
     FAIL() << "a bad line is taken";
@@ -246,9 +251,52 @@ TEST_F(Conversations, bad_lines_are_named_or_counted) {
   const ConversationSummary summary = pack({.skip_bad = true});
   EXPECT_EQ(summary.num_bad, 3);
   ASSERT_EQ(summary.bad_lines.size(), 3U);
-  EXPECT_NE(summary.bad_lines[1].find("chats.jsonl:5: message 1 has the role \"tool\""), std::string::npos) << summary.bad_lines[1];
+  EXPECT_NE(summary.bad_lines[1].find("chats.jsonl:5: message 1 has the role \"tool\""), std::string::npos)
+      << summary.bad_lines[1];
   EXPECT_NE(summary.bad_lines[2].find("more than"), std::string::npos);
   EXPECT_EQ(summary.train.num_conversations, 3);
+}
+
+// Damaged lines and templates: an error or another conversation, and no more.
+TEST_F(Conversations, damage_is_an_error) {
+  std::mt19937_64 random(1);
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "a\u00e9\ud83d\ude00"}, {"role": "assistant", "content": "<think>b</think>c"}]})";
+  std::vector<std::string> templates;
+  for (const auto& [name, known] : chat_fixture()["templates"].items())
+    templates.push_back(known["template"]);
+  const std::string bytes = "{}[]\"'\\%#-|<>\n\0\xff a";
+  const auto damaged = [&](std::string text) {
+    for (std::uint64_t i = random() % 3; i < 4; ++i) {
+      const std::size_t at = random() % (text.size() + 1);
+      switch (random() % 3) {
+        case 0: text.insert(at, 1, bytes[random() % bytes.size()]); break;
+        case 1: text.erase(at, random() % 20); break;
+        default: text.insert(at, text.substr(random() % (text.size() + 1), random() % 40));
+      }
+    }
+    return text;
+  };
+  int num_taken = 0;
+  int num_refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    try {
+      const ChatTemplate known = chat_template_of(damaged(templates[random() % templates.size()]), "<s>", "<|im_end|>");
+      known.render(
+          std::vector<ChatMessage>{{"user", damaged("a question")}, {"assistant", damaged("<think>\n</think> b")}});
+      ++num_taken;
+    } catch (const std::runtime_error&) {
+      ++num_refused;
+    }
+    try {
+      tokens_of(damaged(line));
+      ++num_taken;
+    } catch (const std::runtime_error&) {
+      ++num_refused;
+    }
+  }
+  EXPECT_GT(num_taken, 100);
+  EXPECT_GT(num_refused, 1000);
 }
 
 TEST_F(Conversations, nothing_is_written_without_a_conversation) {

@@ -15,7 +15,8 @@ namespace espalier::test {
 TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
   const TemporaryDirectory directory;
   write_model(directory / "model", {.config = chat_config}, ScalarType::fp64);
-  const Path checkpoint = import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import");
+  const Path checkpoint =
+      import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import");
   write_chat_tokenizer(directory.path());
   std::string lines;
   for (const int i : chat_conversations)

@@ -12,7 +12,8 @@ namespace espalier::test {
 
 /// Writes a small tokenizer of text_fixtures.hpp with special tokens more.
 /// @param added {"<|im_end|>": 601, ...}
-inline void write_tokenizer(const std::filesystem::path& directory, const std::string& name, const nlohmann::json& added) {
+inline void write_tokenizer(const std::filesystem::path& directory, const std::string& name,
+                            const nlohmann::json& added) {
   nlohmann::json tokenizer = nlohmann::json::parse(read_bytes(text_fixture(name)));
   nlohmann::json& tokens = tokenizer["added_tokens"];
   for (const auto& [text, id] : added.items())
@@ -24,7 +25,8 @@ inline void write_tokenizer(const std::filesystem::path& directory, const std::s
                         {"rstrip", false},
                         {"normalized", false},
                         {"special", true}});
-  std::ranges::sort(tokens.get_ref<nlohmann::json::array_t&>(), {}, [](const nlohmann::json& token) { return token["id"].get<int>(); });
+  std::ranges::sort(tokens.get_ref<nlohmann::json::array_t&>(), {},
+                    [](const nlohmann::json& token) { return token["id"].get<int>(); });
   write_bytes(directory / "tokenizer.json", tokenizer.dump());
 }
 
