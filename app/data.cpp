@@ -177,6 +177,7 @@ void add_data(CLI::App& app, Chosen& chosen) {
   data->require_subcommand(1);
   data->footer("  espalier data pack --output train.bin books/*.txt");
   add_pack(*data, chosen);
+  add_data_pack_conversations(*data, chosen);
   add_data_inspect(*data, chosen);
   add_data_convert(*data, chosen);
   add_data_tokenize(*data, chosen);

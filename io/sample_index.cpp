@@ -20,6 +20,18 @@ namespace {
                .todo = "shorten batch.sequence_length or pack more text"});
 }
 
+void require_rows(const TokenFileInfo& file, Index sequence_length) {
+  if (file.row_length == 0 || file.row_length == sequence_length)
+    return;
+  throw Error(ExitCode::data,
+              {.what = "a token file has rows of another length",
+               .where = file.path.string(),
+               .got = fmt::format("rows of {} tokens", file.row_length),
+               .wanted = fmt::format("batch.sequence_length = {}", sequence_length),
+               .todo = fmt::format("set batch.sequence_length to {}, or pack the file with --sequence-length {}",
+                                   file.row_length, sequence_length)});
+}
+
 bool is_whole(const TokenSubset& subset) { return subset.num_tokens() == subset.file().num_tokens(); }
 
 }  // namespace
@@ -29,6 +41,7 @@ SampleIndex::SampleIndex(std::vector<TokenSubset> files, const SampleOptions& op
   ESPALIER_ASSERT(!files_.empty() && options.sequence_length > 0, "a loader needs files and a sequence length");
   Index total = 0;
   for (const TokenSubset& subset : files_) {
+    require_rows(subset.file().info(), options.sequence_length);
     if (is_whole(subset) && subset.num_tokens() <= options.sequence_length)
       refuse_short("a token file is shorter than one sequence", subset.file().info().path.string(), subset.num_tokens(),
                    options.sequence_length);

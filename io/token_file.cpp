@@ -100,6 +100,7 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
   info.num_stated_documents = static_cast<Index>(header.num_documents);
   info.documents_hash = header.documents_hash;
   info.has_loss_mask = header.has_loss_mask != 0;
+  info.row_length = static_cast<Index>(header.row_length);
   info.loss_mask_hash = header.loss_mask_hash;
   return info;
 }

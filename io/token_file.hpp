@@ -32,7 +32,8 @@ namespace espalier {
 ///      112      8  XXH3-64 of the documents' bytes
 ///      120      8  1: a loss mask follows, 0: none
 ///      128      8  XXH3-64 of the mask's bytes
-///      136    112  zeros
+///      136      8  tokens of a row; 0: the file has no rows
+///      144    104  zeros
 ///      248      8  XXH3-64 of bytes 0 to 247
 struct TokenFileHeader {
   char magic[8] = {'E', 'S', 'P', 'T', 'O', 'K', 'E', 'N'};
@@ -46,7 +47,8 @@ struct TokenFileHeader {
   std::uint64_t documents_hash = 0;
   std::uint64_t has_loss_mask = 0;
   std::uint64_t loss_mask_hash = 0;
-  char reserved[112] = {};
+  std::uint64_t row_length = 0;
+  char reserved[104] = {};
   std::uint64_t header_hash = 0;
 };
 static_assert(sizeof(TokenFileHeader) == 256);
@@ -69,6 +71,7 @@ struct TokenFileInfo {
   std::uint64_t documents_hash = 0;
   bool has_loss_mask = false;
   std::uint64_t loss_mask_hash = 0;
+  Index row_length = 0;  ///< of whole documents in rows of so many tokens, one token behind the last; 0: no rows
 
   Index payload_end() const { return payload_offset + num_tokens * bytes_per_token; }
   Index loss_mask_offset() const { return payload_end() + num_stated_documents * Index{sizeof(std::uint64_t)}; }
@@ -174,6 +177,8 @@ class TokenFileWriter {
   bool has_open_document() const { return header_.num_tokens > last_end_; }
   /// Not with a loss mask.
   Progress sync();
+  /// The file is in rows: sequences of that length, and no other, have whole documents.
+  void set_row_length(Index tokens) { header_.row_length = static_cast<std::uint64_t>(tokens); }
   void finish();
   Index num_tokens() const { return static_cast<Index>(header_.num_tokens); }
 
