@@ -218,10 +218,11 @@ TEST_F(Conversations, stand_in_rows) {
 
   std::vector<TokenFile> files;
   files.emplace_back(directory / "train.bin");
-  EXPECT_EQ(SampleIndex(std::move(files), length, 0).num_samples(), summary.train.num_rows);
+  EXPECT_EQ(SampleIndex(whole_files(std::move(files)), {.sequence_length = length}).num_samples(),
+            summary.train.num_rows);
   std::vector<TokenFile> others;
   others.emplace_back(directory / "train.bin");
-  EXPECT_THROW(SampleIndex(std::move(others), length - 1, 0), Error);
+  EXPECT_THROW(SampleIndex(whole_files(std::move(others)), {.sequence_length = length - 1}), Error);
 }
 
 TEST_F(Conversations, validate_by_their_text) {
