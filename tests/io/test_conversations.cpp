@@ -263,9 +263,10 @@ TEST_F(Conversations, damage_is_an_error) {
   const std::string line =
       R"({"messages": [{"role": "user", "content": "a\u00e9\ud83d\ude00"}, {"role": "assistant", "content": "<think>b</think>c"}]})";
   std::vector<std::string> templates;
-  for (const auto& [name, known] : chat_fixture()["templates"].items())
+  const nlohmann::json fixture = chat_fixture();
+  for (const auto& [name, known] : fixture["templates"].items())
     templates.push_back(known["template"]);
-  const std::string bytes = "{}[]\"'\\%#-|<>\n\0\xff a";
+  const std::string bytes = "{}[]\"'\\%#-|<>\n\x01\xff a";
   const auto damaged = [&](std::string text) {
     for (std::uint64_t i = random() % 3; i < 4; ++i) {
       const std::size_t at = random() % (text.size() + 1);
