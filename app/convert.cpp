@@ -140,7 +140,8 @@ int export_model(const ConvertArguments& arguments) {
   const ScalarType type = type_named(arguments.dtype);
   const Index shard_bytes = shard_bytes_of(arguments.shard_size);
   const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
-  const ExportPlan plan = plan_export(checkpoint, type);
+  ExportPlan plan = plan_export(checkpoint, type);
+  plan.model.token_ids = kept_token_ids(tokenizer_beside(checkpoint.path()));
   print_model(plan.model);
   std::vector<std::string> files = tokenizer_files(tokenizer_beside(checkpoint.path()));
   if (arguments.dry_run) {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "io/hash.hpp"
+
 namespace espalier {
 namespace {
 
@@ -169,6 +171,13 @@ void MegatronIndex::for_each_document(const std::function<void(Index num_tokens)
   if (sequence != num_sequences_ || token != num_tokens())
     refuse(fmt::format("documents that end with sequence {} and token {}", sequence, token),
            fmt::format("sequence {} and token {}", num_sequences_, num_tokens()));
+}
+
+std::string MegatronIndex::checksum() const {
+  Hasher hasher;
+  file_.read_pieces(0, file_.size(), std::size_t{1} << 20,
+                    [&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
+  return fmt::format("{:016x}", hasher.xxh3_64());
 }
 
 Index MegatronIndex::document_begin(Index document) const {

@@ -55,6 +55,9 @@ class MegatronIndex {
   /// Calls `visit` with the number of tokens of each document in order. Reads all lists; every entry is checked.
   void for_each_document(const std::function<void(Index num_tokens)>& visit) const;
 
+  /// XXH3-64 of the file.
+  std::string checksum() const;
+
   /// The first token of a document; num_tokens() for num_documents().
   Index document_begin(Index document) const;
 

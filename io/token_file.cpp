@@ -311,7 +311,8 @@ TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
     file_.read_at(begin + (size - piece.size()) * i / (num_pieces - 1), piece.data(), piece.size());
     sample.update(piece.data(), piece.size());
   }
-  Fingerprint result{static_cast<Index>(file_.size()), fmt::format("{:016x}", sample.xxh3_64()), ""};
+  Fingerprint result{static_cast<Index>(file_.size()), fmt::format("{:016x}", sample.xxh3_64()), "",
+                     index_ ? index_->checksum() : ""};
   if (info_.format == TokenFormat::espalier) {
     const std::uint64_t hashes[] = {info_.payload_hash, info_.documents_hash, info_.loss_mask_hash};
     const bool is_plain = info_.num_stated_documents == 0 && !info_.has_loss_mask;

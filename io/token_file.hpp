@@ -118,10 +118,11 @@ class TokenFile {
     Index bytes = 0;
     std::string sample;  ///< XXH3-64 of 64 pieces of 16 KiB: the first, the last, and others at equal distances
     std::string whole;   ///< of all tokens; empty where they have not been read
-    /// By all tokens, where both have them.
+    std::string index;   ///< of Megatron's .idx
+    /// By all tokens and the index, where both have them.
     bool operator==(const Fingerprint& other) const {
-      const bool both = !whole.empty() && !other.whole.empty();
-      return bytes == other.bytes && sample == other.sample && (!both || whole == other.whole);
+      const auto agree = [](const std::string& a, const std::string& b) { return a.empty() || b.empty() || a == b; };
+      return bytes == other.bytes && sample == other.sample && agree(whole, other.whole) && agree(index, other.index);
     }
   };
   /// @param whole reads the file; ours has the checksum of all tokens in its header, where it is taken from

@@ -11,11 +11,17 @@
 
 namespace espalier {
 
-/// Mean cross-entropy per token, in nats, of the sequences of `data`, of which each rank takes its micro-batches: the
-/// same on every rank. Nothing where `must_stop`, which is asked on every rank before each batch and after the last,
-/// says so on all of them. Collective. @pre the model has room for the micro-batches
+struct MeanLoss {
+  double loss = 0;         ///< cross-entropy per token, in nats
+  Index valid_tokens = 0;  ///< that it is the mean of
+};
+
+/// Of the sequences of `data`, of which each rank takes its micro-batches: the same on every rank. Nothing where
+/// `must_stop`, which is asked on every rank before each batch and after the last, says so on all of them. Collective.
+/// @pre the model has room for the micro-batches
+/// @throws Error (data) where no target of them counts
 template <class P>
-std::optional<double> evaluate_loss(LoadedModel<P>& model, const SequentialLoader& data, const Communicator& world,
-                                    const std::function<bool(Index batches_done, Index batches)>& must_stop);
+std::optional<MeanLoss> evaluate_loss(LoadedModel<P>& model, const SequentialLoader& data, const Communicator& world,
+                                      const std::function<bool(Index batches_done, Index batches)>& must_stop);
 
 }  // namespace espalier

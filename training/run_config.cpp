@@ -80,10 +80,16 @@ void visit_keys(Config& c, Visitor&& v) {
   visit_model(c.model.shape, v);
 
   v.section("data", "Token files, made by `espalier data pack` (Megatron's, nanoGPT's and llm.c's are read too).");
-  v.strings("train", c.data.train, "files to train on");
+  v.strings("train", c.data.train, "files to train on, or patterns of files");
   v.strings("validation", c.data.validation, "files to validate on");
   v.choice("documents", c.data.documents, document_modes,
            "separate: no token sees one of another document, and positions restart");
+  v.integer("document_end", c.data.document_end, {-1, LargestModel::vocabulary - 1},
+            "token id that ends documents in files that do not state them; -1: none");
+  v.reals("weights", c.data.weights, {0, 1e9}, "share of each entry of train in the samples; []: by their sizes");
+  v.reals("epochs", c.data.epochs, {0, 1e9}, "instead: how often each is read while others are read once");
+  v.real("validation_fraction", c.data.validation_fraction, {0, 0.99},
+         "share of the documents of train that validates instead");
   v.bytes("check_limit", c.data.check_limit, not_negative,
           "at each launch, files up to this total size are compared with their checksums");
 
@@ -338,7 +344,9 @@ bool may_change_on_resume(const std::string& key) {
                                                   "rotary.",
                                                   "data.train",
                                                   "data.validation",
-                                                  "data.documents",
+                                                  "data.document",
+                                                  "data.weights",
+                                                  "data.epochs",
                                                   "batch.global_batch_size",
                                                   "batch.sequence_length",
                                                   "run.seed"};

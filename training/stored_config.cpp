@@ -50,15 +50,15 @@ class MayChange {
   MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
       : stored_(stored), config_(config), paths_(paths) {}
   bool operator()(const std::string& key) const {
-    return may_change_on_resume(key) || (key == "data.train" && may_be("train", config_.data.train)) ||
+    return may_change_on_resume(key) || (paths_ == DataPaths::any && key.starts_with("data.")) ||
+           (key == "data.train" && may_be("train", config_.data.train)) ||
            (key == "data.validation" && may_be("validation", config_.data.validation));
   }
 
  private:
   bool may_be(const char* key, const std::vector<std::string>& files) const {
     const std::vector<std::string> before = stored_files(stored_, key);
-    return paths_ == DataPaths::any || (paths_ == DataPaths::as_many && before.size() == files.size()) ||
-           same_files(before, files);
+    return (paths_ == DataPaths::as_many && before.size() == files.size()) || same_files(before, files);
   }
 
   const std::string& stored_;

@@ -50,9 +50,9 @@ class Evaluation : public ::testing::Test {
     LoadedModel<P> model(checkpoint, 0);
     for (const Index micro_batch : {1, 3, 8}) {
       model.make_room(micro_batch, config.sequence_length);
-      const std::optional<double> loss =
+      const std::optional<MeanLoss> mean =
           evaluate_loss(model, loader(micro_batch, config.sequence_length), world(), go_on);
-      EXPECT_NEAR(loss.value(), wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
+      EXPECT_NEAR(mean.value().loss, wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
     }
   }
 
@@ -93,7 +93,7 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
   LoadedModel<Fp64> model(CheckpointReader(train(on, config)), 0);
   const SequentialLoader data = loader(1, 20, world().size());  // a sequence a rank
   model.make_room(1, 20);
-  const double wanted = evaluate_loss(model, data, world(), go_on).value();
+  const double wanted = evaluate_loss(model, data, world(), go_on).value().loss;
   const Batch batch = data.batch(0);
   for (const Index room : {20, 24}) {
     model.make_room(1, room);
