@@ -216,12 +216,22 @@ TEST_F(Conversations, stand_in_rows) {
   std::ranges::sort(found);
   EXPECT_EQ(found, expected);
 
-  std::vector<TokenFile> files;
-  files.emplace_back(directory / "train.bin");
-  EXPECT_EQ(SampleIndex(std::move(files), length, 0).num_samples(), summary.train.num_rows);
-  std::vector<TokenFile> others;
-  others.emplace_back(directory / "train.bin");
-  EXPECT_THROW(SampleIndex(std::move(others), length - 1, 0), Error);
+  const auto loader = [&](Index sequence_length) {
+    std::vector<TokenFile> files;
+    files.emplace_back(directory / "train.bin");
+    return SequentialLoader(std::move(files), {.sequence_length = sequence_length, .separate_documents = true}, 0);
+  };
+  EXPECT_THROW(loader(length - 1), Error);
+  const SequentialLoader rows = loader(length);
+  ASSERT_EQ(rows.num_samples(), summary.train.num_rows);
+  Index num_targets = 0;
+  for (Index row = 0; row < rows.num_samples(); ++row) {
+    const Batch batch = rows.batch(row);
+    const auto first = content.tokens.begin() + row * length;
+    EXPECT_EQ(batch.inputs, std::vector<TokenId>(first, first + length));
+    num_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
+  }
+  EXPECT_EQ(num_targets, num_counted);
 }
 
 TEST_F(Conversations, validate_by_their_text) {
