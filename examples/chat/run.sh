@@ -20,5 +20,5 @@ ask() { show "$espalier" generate --checkpoint "$1" --tokenizer imported/tokeniz
 show "$espalier" data pack-conversations --tokenizer imported/tokenizer --sequence-length 256 --output train.bin \
   --validation val.bin --validation-fraction 0.1 "$example/conversations.jsonl"
 ask imported
-show "$mpiexec" -n 2 "$espalier" train "$example/chat.toml" --init-from imported
+show "$mpiexec" -n 2 "$espalier" train "$example/chat.toml" --init-from "$model"
 ask tuned

@@ -216,13 +216,22 @@ TEST_F(Conversations, stand_in_rows) {
   std::ranges::sort(found);
   EXPECT_EQ(found, expected);
 
-  std::vector<TokenFile> files;
-  files.emplace_back(directory / "train.bin");
-  EXPECT_EQ(SampleIndex(whole_files(std::move(files)), {.sequence_length = length}).num_samples(),
-            summary.train.num_rows);
-  std::vector<TokenFile> others;
-  others.emplace_back(directory / "train.bin");
-  EXPECT_THROW(SampleIndex(whole_files(std::move(others)), {.sequence_length = length - 1}), Error);
+  const auto loader = [&](Index sequence_length) {
+    std::vector<TokenFile> files;
+    files.emplace_back(directory / "train.bin");
+    return SequentialLoader(std::move(files), {.sequence_length = sequence_length, .separate_documents = true}, 0);
+  };
+  EXPECT_THROW(loader(length - 1), Error);
+  const SequentialLoader rows = loader(length);
+  ASSERT_EQ(rows.num_samples(), summary.train.num_rows);
+  Index num_targets = 0;
+  for (Index row = 0; row < rows.num_samples(); ++row) {
+    const Batch batch = rows.batch(row);
+    const auto first = content.tokens.begin() + row * length;
+    EXPECT_EQ(batch.inputs, std::vector<TokenId>(first, first + length));
+    num_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
+  }
+  EXPECT_EQ(num_targets, num_counted);
 }
 
 TEST_F(Conversations, validate_by_their_text) {
@@ -264,9 +273,10 @@ TEST_F(Conversations, damage_is_an_error) {
   const std::string line =
       R"({"messages": [{"role": "user", "content": "a\u00e9\ud83d\ude00"}, {"role": "assistant", "content": "<think>b</think>c"}]})";
   std::vector<std::string> templates;
-  for (const auto& [name, known] : chat_fixture()["templates"].items())
+  const nlohmann::json fixture = chat_fixture();
+  for (const auto& [name, known] : fixture["templates"].items())
     templates.push_back(known["template"]);
-  const std::string bytes = "{}[]\"'\\%#-|<>\n\0\xff a";
+  const std::string bytes = "{}[]\"'\\%#-|<>\n\x01\xff a";
   const auto damaged = [&](std::string text) {
     for (std::uint64_t i = random() % 3; i < 4; ++i) {
       const std::size_t at = random() % (text.size() + 1);
