@@ -15,8 +15,9 @@ namespace espalier::test {
 
 TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
   const TemporaryDirectory directory;
-  write_model(directory / "model", {.config = chat_config, .logits = 0, .losses = {}, .gradients = {}},
-              ScalarType::fp64);
+  TransformersReference reference{};
+  reference.config = chat_config;
+  write_model(directory / "model", reference, ScalarType::fp64);
   const Path checkpoint =
       import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import");
   write_chat_tokenizer(directory.path());
@@ -38,7 +39,7 @@ TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
     const SequentialLoader loader(
         std::move(files),
         {.micro_batch_size = micro_batch, .sequence_length = length, .vocab_size = 608, .separate_documents = true}, 0);
-    model.make_room(micro_batch, length, true);
+    model.make_room(micro_batch, length);
     const std::optional<MeanLoss> loss = evaluate_loss(model, loader, world(), [](Index, Index) { return false; });
     ASSERT_TRUE(loss);
     EXPECT_EQ(loss->valid_tokens, chat_counted);
