@@ -70,10 +70,12 @@ std::vector<FittedConstant> constants_of_time(const std::vector<PublishedCase>& 
       of_program("step when compiled", 0.7, &Implementation::compiled, &Implementation::compiled_step),
   };
   std::set<std::pair<std::string, bool>> curves;
-  for (const PublishedCase& each : cases)
-    curves.emplace(curve_of(each), is_fp8(each));
-  for (const auto& [curve, fp8] : curves) {
-    constexpr double spread = 0.1;  // of what devices get out of their best measured product
+  for (const PublishedCase& row : cases)
+    curves.emplace(curve_of(row), is_fp8(row));
+  for (const auto& each : curves) {
+    const std::string curve = each.first;
+    const bool fp8 = each.second;
+    constexpr double spread = 0.1;  // of the logarithm: devices of one table differ by so much
     all.push_back({curve + (fp8 ? " fp8 products" : " products"), spread, [=](PublishedCase& row) {
                      return curve_of(row) == curve && is_fp8(row) == fp8 ? &rate_of(row).product_share : nullptr;
                    }});
