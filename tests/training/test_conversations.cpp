@@ -6,6 +6,7 @@
 #include "io/conversations.hpp"
 #include "io/pack_conversations.hpp"
 #include "tests/io/text/chat_fixture.hpp"
+#include "tests/support/world.hpp"
 #include "tests/training/chat_reference.hpp"
 #include "tests/training/hugging_face_models.hpp"
 #include "training/evaluation.hpp"
@@ -14,7 +15,9 @@ namespace espalier::test {
 
 TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
   const TemporaryDirectory directory;
-  write_model(directory / "model", {.config = chat_config}, ScalarType::fp64);
+  TransformersReference reference{};
+  reference.config = chat_config;
+  write_model(directory / "model", reference, ScalarType::fp64);
   const Path checkpoint =
       import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import");
   write_chat_tokenizer(directory.path());
@@ -37,8 +40,7 @@ TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
         std::move(files),
         {.micro_batch_size = micro_batch, .sequence_length = length, .vocab_size = 608, .separate_documents = true}, 0);
     model.make_room(micro_batch, length);
-    const Communicator& world = Runtime::current().world();
-    const std::optional<MeanLoss> loss = evaluate_loss(model, loader, world, [](Index, Index) { return false; });
+    const std::optional<MeanLoss> loss = evaluate_loss(model, loader, world(), [](Index, Index) { return false; });
     ASSERT_TRUE(loss);
     EXPECT_EQ(loss->valid_tokens, chat_counted);
     EXPECT_NEAR(loss->loss, chat_loss, 1e-10);
