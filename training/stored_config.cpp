@@ -116,7 +116,12 @@ RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& 
   Index micro_batch = 0;
   reader.read("batch", "sequence_length", length);
   reader.read("batch", "micro_batch_size", micro_batch);
-  std::vector<std::string> overrides = {fmt::format("batch.sequence_length={}", length)};
+  std::string documents = "joined";  // also of what was imported, and of older versions
+  Index document_end = -1;
+  reader.read("data", "documents", documents);
+  reader.read("data", "document_end", document_end);
+  std::vector<std::string> overrides = {fmt::format("batch.sequence_length={}", length), "data.documents=" + documents,
+                                        fmt::format("data.document_end={}", document_end)};
   if (!compute.empty())
     overrides.push_back("precision.compute=" + compute);
   if (!residual.empty())
