@@ -16,8 +16,10 @@ inline void write_tokenizer(const std::filesystem::path& directory, const std::s
                             const nlohmann::json& added) {
   nlohmann::json tokenizer = nlohmann::json::parse(read_bytes(text_fixture(name)));
   nlohmann::json& tokens = tokenizer["added_tokens"];
-  for (const auto& [text, id] : added.items())
-    if (std::ranges::none_of(tokens, [&](const nlohmann::json& token) { return token["id"] == id; }))
+  for (const auto& [text, id] : added.items()) {
+    const bool is_there =
+        std::ranges::any_of(tokens, [&token_id = id](const nlohmann::json& token) { return token["id"] == token_id; });
+    if (!is_there)
       tokens.push_back({{"id", id},
                         {"content", text},
                         {"single_word", false},
@@ -25,6 +27,7 @@ inline void write_tokenizer(const std::filesystem::path& directory, const std::s
                         {"rstrip", false},
                         {"normalized", false},
                         {"special", true}});
+  }
   std::ranges::sort(tokens.get_ref<nlohmann::json::array_t&>(), {},
                     [](const nlohmann::json& token) { return token["id"].get<int>(); });
   write_bytes(directory / "tokenizer.json", tokenizer.dump());
