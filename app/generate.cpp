@@ -291,7 +291,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command->footer(
       "  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"\n"
       "  espalier generate --checkpoint RUN --prompts questions.txt --stop '?' --seed 2\n"
-      "  espalier generate --checkpoint models/chat --message \"Who are you?\" --temperature 0\n"
+      "  espalier generate --checkpoint tuned --message \"Who are you?\" --seed 3\n"
       "  mpiexec -n 2 espalier generate --checkpoint RUN   # half of the model each");
   command->callback([options, &chosen] {
     if (std::ranges::find(options->rules.stop_texts, "") != options->rules.stop_texts.end())

@@ -80,7 +80,7 @@ void add_data_pack_conversations(CLI::App& data, Chosen& chosen) {
   app->add_option("--threads", command->options.num_threads, "threads that encode; default: one per core")
       ->check(at_least(1));
   app->footer(
-      "  espalier data pack-conversations --tokenizer MODEL/tokenizer --sequence-length 512 \\\n"
+      "  espalier data pack-conversations --tokenizer DIRECTORY --sequence-length 512 \\\n"
       "      --output train.bin chats/*.jsonl");
   app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return pack(*command); }; });
 }
