@@ -35,6 +35,7 @@ void add_verify(CLI::App& app, Chosen& chosen);
 void add_evaluate(CLI::App& app, Chosen& chosen);
 void add_generate(CLI::App& app, Chosen& chosen);
 void add_data(CLI::App& app, Chosen& chosen);
+void add_data_pack_conversations(CLI::App& data, Chosen& chosen);
 void add_data_tokenize(CLI::App& data, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);

@@ -52,7 +52,8 @@ std::string quantity_text(double value) {
 }
 
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
-  const std::string reason = report.judgement.anomaly == Anomaly::none
+  const std::string reason = report.counts.valid_tokens == 0 ? "no token counts"
+                             : report.judgement.anomaly == Anomaly::none
                                  ? fmt::format("overflow, loss scale {}", report.loss_scale)
                                  : to_string(report.judgement.anomaly);
   const std::string update = report.skipped ? "skipped: " + reason : fmt::format("lr {:.1e}", report.learning_rate);

@@ -96,7 +96,7 @@ void print_model(const HuggingFaceModel& model) {
 
 // The fingerprint of the model's tokenizer. One that cannot be used is copied all the same.
 std::string tokenizer_name(const Path& directory) {
-  if (tokenizer_files(directory).empty())
+  if (!has_tokenizer(directory))
     return "";
   try {
     return load_tokenizer(directory.string())->name();
@@ -155,7 +155,8 @@ int export_model(const ConvertArguments& arguments) {
   const ScalarType type = type_named(arguments.dtype);
   const Index shard_bytes = shard_bytes_of(arguments.shard_size);
   const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
-  const ExportPlan plan = plan_export(checkpoint, type);
+  ExportPlan plan = plan_export(checkpoint, type);
+  plan.model.token_ids = kept_token_ids(tokenizer_beside(checkpoint.path()));
   print_model(plan.model);
   std::vector<std::string> files = tokenizer_files(tokenizer_beside(checkpoint.path()));
   if (arguments.dry_run) {

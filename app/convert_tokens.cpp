@@ -32,11 +32,12 @@ int convert(ConvertCommand command) {
   for (const Path& path : summary.written)
     print_answer("{}\n", path.string());
   print_answer("  {} of {} bytes", counted(summary.num_tokens, "token"), summary.bytes_per_token);
-  if (options.format == TokenFormat::megatron)
-    print_answer(", {}\n", counted(summary.num_documents, "document"));
-  else
-    print_answer(", vocabulary {}, tokenizer {}\n", summary.vocab_size,
+  if (summary.num_documents > 0)
+    print_answer(", {}", counted(summary.num_documents, "document"));
+  if (options.format == TokenFormat::espalier)
+    print_answer(", vocabulary {}, tokenizer {}", summary.vocab_size,
                  summary.tokenizer.empty() ? "not stated" : summary.tokenizer);
+  print_answer("\n");
   return 0;
 }
 

@@ -149,11 +149,12 @@ class StopTogether {
   std::string name_;  // of the one that came to this rank
 };
 
-void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const EvaluationData& data, double loss,
-                  Index logits_rows) {
+void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const EvaluationData& data,
+                  const MeanLoss& mean, Index logits_rows) {
   const RunConfig& config = evaluated.config;
+  const double loss = mean.loss;
   const double perplexity = std::exp(loss);
-  const double bits_per_byte = evaluated.text ? loss * static_cast<double>(data.valid_tokens) / std::numbers::ln2 /
+  const double bits_per_byte = evaluated.text ? loss * static_cast<double>(mean.valid_tokens) / std::numbers::ln2 /
                                                     static_cast<double>(evaluated.text->bytes)
                                               : 0;
   if (options.json) {
@@ -162,7 +163,7 @@ void print_result(const EvaluateArguments& options, const Evaluated& evaluated, 
                                    {"data", options.data},
                                    {"loss", loss},
                                    {"perplexity", perplexity},
-                                   {"tokens", data.valid_tokens},
+                                   {"tokens", mean.valid_tokens},
                                    {"sequences", data.num_samples},
                                    {"sequence_length", config.sequence_length},
                                    {"precision", to_string(config.layout.precision)}};
@@ -181,7 +182,7 @@ void print_result(const EvaluateArguments& options, const Evaluated& evaluated, 
   }
   print_answer("{} (step {}, {})\n", evaluated.path, evaluated.state.step, to_string(config.layout.precision));
   print_answer("  loss        {:.6f} nats per token\n  perplexity  {:.6g}\n", loss, perplexity);
-  print_answer("  tokens      {} in {} of {}\n", data.valid_tokens, counted(data.num_samples, "sequence"),
+  print_answer("  tokens      {} in {} of {}\n", mean.valid_tokens, counted(data.num_samples, "sequence"),
                config.sequence_length);
   if (evaluated.text)
     print_answer("  bits        {:.6f} per byte, of {} bytes\n", bits_per_byte, evaluated.text->bytes);
@@ -189,24 +190,40 @@ void print_result(const EvaluateArguments& options, const Evaluated& evaluated, 
     print_answer("  logits      {}: ({}, {}) fp32\n", options.logits, logits_rows, config.model.shape.vocab_size);
 }
 
+// The sequences of the files for rank `rank` of `size`.
+SequentialLoader open_loader(std::vector<TokenFile> files, const RunConfig& config, Index micro_batch, int rank,
+                             int size, Index max_sequences) {
+  LoaderOptions loader{.micro_batch_size = micro_batch,
+                       .sequence_length = config.sequence_length,
+                       .rank = rank,
+                       .size = size,
+                       .vocab_size = config.model.shape.vocab_size,
+                       .separate_documents = config.data.separates_documents()};
+  if (config.data.document_end >= 0)
+    loader.document_end = static_cast<TokenId>(config.data.document_end);
+  if (loader.separate_documents)
+    for (const TokenFile& file : files)
+      require_documents(file, loader.document_end, "data.documents = \"separate\"");
+  return {std::move(files), loader, max_sequences};
+}
+
 // Rank 0 writes the logits of the first sequences; the others wait with it for the end of each. @returns of how many,
 // fewer than were wanted after a request to stop.
 template <class P>
-Index write_logits(LoadedModel<P>& model, std::vector<TokenFile> files, Index length, NpyWriter* writer,
+Index write_logits(LoadedModel<P>& model, const SequentialLoader& data, const RunConfig& config, NpyWriter* writer,
                    Index sequences, const Progress& progress, StopTogether& stop) {
-  const SampleIndex samples(std::move(files), length, model.shape().vocab_size);
+  const Index length = config.sequence_length;
   if (writer != nullptr)
-    model.make_room(1, length);
-  std::vector<TokenId> inputs(static_cast<std::size_t>(length));
-  std::vector<TokenId> targets(inputs.size());
+    model.make_room(1, length, config.data.separates_documents());
   for (Index i = 0; i < sequences; ++i) {
     if (stop.asked())
       return i;
     progress.now(fmt::format("logits of sequence {} of {} ", i + 1, sequences));
     if (writer == nullptr)
       continue;
-    samples.read(i, inputs.data(), targets.data());
-    model.visit_logits(inputs, length, [&](std::span<const float> rows) { writer->append(rows); });
+    const Batch batch = data.batch(i);
+    model.visit_logits(
+        batch.inputs, length, [&](std::span<const float> rows) { writer->append(rows); }, batch.positions);
   }
   return sequences;
 }
@@ -227,13 +244,14 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
         world.rank() == 0 && !warning.empty())
       note_to_stderr(warning);
     micro_batch = useful_micro_batch(files, evaluated, options, world.size());
-    const LoaderOptions loading{.micro_batch_size = micro_batch,
-                                .sequence_length = length,
-                                .rank = world.rank(),
-                                .size = world.size(),
-                                .vocab_size = config.model.shape.vocab_size};
-    data = evaluated.text ? EvaluationData::of(text_loader.emplace(evaluated.text->tokens, loading))
-                          : EvaluationData::of(file_loader.emplace(std::move(files), loading, options.max_sequences));
+    if (evaluated.text)
+      data = EvaluationData::of(text_loader.emplace(
+          evaluated.text->tokens,
+          LoaderOptions{
+              .micro_batch_size = micro_batch, .sequence_length = length, .rank = world.rank(), .size = world.size()}));
+    else
+      data = EvaluationData::of(file_loader.emplace(
+          open_loader(std::move(files), config, micro_batch, world.rank(), world.size(), options.max_sequences)));
   });
   const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data.num_samples);
   const Index logits_rows = logits_sequences * length;
@@ -242,33 +260,36 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   std::optional<NpyWriter> writer;
   if (logits_sequences > 0 && world.rank() == 0)
     writer.emplace(options.logits, logits_rows, config.model.shape.vocab_size);
-  std::optional<double> loss;
+  std::optional<MeanLoss> mean;
   StopTogether stop(world);
   {
     const Progress progress(fmt::format("evaluates {} on {}, {} of {} tokens", evaluated.path,
                                         counted(world.size(), "rank"), counted(data.num_samples, "sequence"), length),
                             world.rank() == 0);
-    const Index written =
-        write_logits(model, open_files(options), length, writer ? &*writer : nullptr, logits_sequences, progress, stop);
+    const Index written = logits_sequences == 0
+                              ? 0
+                              : write_logits(model, open_loader(open_files(options), config, 1, 0, 1, logits_sequences),
+                                             config, writer ? &*writer : nullptr, logits_sequences, progress, stop);
     if (written < logits_sequences)
       return stop.end(fmt::format("the logits of {} of {}", written, counted(logits_sequences, "sequence")));
-    attempt_together(world, ExitCode::memory, [&] { model.make_room(micro_batch, length); });
+    attempt_together(world, ExitCode::memory,
+                     [&] { model.make_room(micro_batch, length, config.data.separates_documents()); });
     const Stopwatch stopwatch;
     Index done = 0;
-    loss = evaluate_loss(model, data, world, [&](Index batches_done, Index batches) {
+    mean = evaluate_loss(model, data, world, [&](Index batches_done, Index batches) {
       done = batches_done;
       const double left =
           done == 0 ? 0 : stopwatch.seconds() / static_cast<double>(done) * static_cast<double>(batches - done);
       progress.now(fmt::format("batch {} of {}, left {} ", done, batches, duration_text(left)));
       return stop.asked();
     });
-    if (!loss)
+    if (!mean)
       return stop.end(fmt::format("{} of {}", done, counted(data.num_batches, "batch")));
   }
-  if (!std::isfinite(*loss))
+  if (!std::isfinite(mean->loss))
     throw Error(ExitCode::numerical, {.what = "the weights of a checkpoint give a loss that is not finite",
                                       .where = evaluated.path,
-                                      .got = fmt::format("loss {}", std::abs(*loss)),
+                                      .got = fmt::format("loss {}", std::abs(mean->loss)),
                                       .wanted = "the finite weights of a model that has not diverged",
                                       .todo = "evaluate it with --precision fp32, or name an older checkpoint"});
   attempt_together(world, ExitCode::write, [&] {
@@ -277,7 +298,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   });
   release_stop_requests();
   if (world.rank() == 0)
-    print_result(options, evaluated, data, *loss, logits_rows);
+    print_result(options, evaluated, data, *mean, logits_rows);
   return 0;
 }
 
@@ -301,6 +322,8 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
       evaluated.config.layout.micro_batch = options.micro_batch;
     evaluated.config.data.train.clear();
     evaluated.config.data.validation = options.data;
+    if (!options.text.empty())
+      evaluated.config.data.documents = "joined";  // the text is one
     if (!options.text.empty())
       evaluated.text = read_evaluation_text(options.text, *tokenizer_of(checkpoint, options.tokenizer),
                                             evaluated.config.model.shape.vocab_size);

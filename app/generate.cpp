@@ -14,6 +14,7 @@
 #include "app/print.hpp"
 #include "app/text_printer.hpp"
 #include "io/block_copy.hpp"
+#include "io/conversations.hpp"
 #include "io/input_limits.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
@@ -33,6 +34,7 @@ struct GenerateArguments {
   std::string tokenizer;  // empty: the one that the checkpoint names, or that lies beside it
   std::vector<std::string> prompts;
   std::string prompts_file;
+  std::vector<std::string> messages;
   Index batch_size = 0;  // 0: as many as memory has room for, and pay
   GenerationRules rules;
 };
@@ -64,6 +66,17 @@ std::vector<std::string> prompts_in(const std::string& file) {
                                  .wanted = "a prompt a line",
                                  .todo = "write the prompts into it, or give them by --prompt"});
   return prompts;
+}
+
+// Each message becomes the prompt that the tokenizer's chat template makes of it, and an answer's end ends the text.
+void ask(const std::vector<std::string>& messages, const std::string& tokenizer_name, const Tokenizer& tokenizer,
+         std::vector<std::string>& prompts, GenerationRules& rules) {
+  const ChatTemplate chat = load_chat_template(tokenizer_name);
+  prompts.clear();
+  for (const std::string& message : messages)
+    prompts.push_back(chat.prompt(std::vector<ChatMessage>{{"user", message}}));
+  rules.stop_tokens.push_back(answer_end_token(chat, tokenizer));
+  rules.is_chat = true;
 }
 
 void require_finite(const std::vector<float>& logits, const std::string& checkpoint) {
@@ -130,7 +143,7 @@ void write_texts(LoadedModel<Fp32>& model, const GenerateArguments& options, std
   }
 }
 
-int generate(const GenerateArguments& options, const Communicator& world) {
+int generate(GenerateArguments options, const Communicator& world) {
   const bool from_file = !options.prompts_file.empty();
   std::vector<std::string> prompts = options.prompts;
   attempt_together(world, ExitCode::data, [&] {
@@ -154,10 +167,14 @@ int generate(const GenerateArguments& options, const Communicator& world) {
   const auto name_of = [&](std::size_t i) {
     if (from_file)
       return fmt::format("{}, prompt {}", options.prompts_file, i + 1);
-    return prompts.size() == 1 ? std::string("--prompt") : fmt::format("--prompt number {}", i + 1);
+    return fmt::format("{}{}", options.messages.empty() ? "--prompt" : "--message",
+                       prompts.size() == 1 ? "" : fmt::format(" number {}", i + 1));
   };
   const Index vocab_size = model->shape().vocab_size;
   attempt_together(world, ExitCode::usage, [&] {
+    if (!options.messages.empty())
+      ask(options.messages, options.tokenizer.empty() ? tokenizer_beside(path).string() : options.tokenizer, *tokenizer,
+          prompts, options.rules);
     for (std::size_t i = 0; i < prompts.size(); ++i)
       require_vocabulary(prompts[i], name_of(i), *tokenizer, vocab_size);
     require_stop_tokens(options.rules.stop_tokens, vocab_size);
@@ -181,6 +198,10 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   one_value_each(*prompt);
   command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")
       ->excludes(prompt);
+  one_value_each(*command->add_option("--message", options->messages,
+                                      "message to answer, by the chat template beside the tokenizer; may be repeated"))
+      .excludes(prompt)
+      ->excludes("--prompts");
   command
       ->add_option("--batch-size", options->batch_size,
                    fmt::format("prompts computed together; default: as many as memory allows, up to {}",
@@ -216,6 +237,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command->footer(
       "  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"\n"
       "  espalier generate --checkpoint RUN --prompts questions.txt --stop '?' --seed 2\n"
+      "  espalier generate --checkpoint tuned --message \"Who are you?\" --seed 3\n"
       "  mpiexec -n 2 espalier generate --checkpoint RUN   # half of the model each");
   command->callback([options, &chosen] {
     if (std::ranges::find(options->rules.stop_texts, "") != options->rules.stop_texts.end())

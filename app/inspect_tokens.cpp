@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/command_line.hpp"
 #include "app/print.hpp"
@@ -14,6 +15,7 @@
 #include "io/json_text.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/token_statistics.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 struct InspectCommand {
   std::string path;
   Index vocab_size = 0;
+  std::string tokenizer;  // that decodes; empty: bytes, where the file has them
   Index document_end = -1;
   Index first = 0;  // token to show
   Index show = 32;
@@ -32,14 +35,28 @@ struct InspectedTokens {
   TokenFileInfo info;
   TokenStatistics statistics;
   bool knows_documents = false;
+  Index num_targets = 0;  // that the loss mask counts
   const char* checked = "";
   std::vector<TokenId> shown;
-
-  std::string text() const { return info.tokenizer == "byte" ? ByteTokenizer().decode(shown) : ""; }
+  std::optional<std::string> text;  // of them
   double mean_length() const {
-    return static_cast<double>(info.num_tokens) / static_cast<double>(statistics.lengths.num_documents);
+    return static_cast<double>(info.num_tokens) /
+           static_cast<double>(std::max(Index{1}, statistics.lengths.num_documents));
   }
 };
+
+std::optional<std::string> text_of(const InspectedTokens& found, const std::string& name) {
+  if (name.empty())
+    return found.info.tokenizer == "byte" ? std::optional(ByteTokenizer().decode(found.shown)) : std::nullopt;
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(name);
+  if (!found.info.tokenizer.empty() && found.info.tokenizer != tokenizer->name())
+    throw Error(ExitCode::data, {.what = "the tokens are of another tokenizer",
+                                 .where = found.info.path.string(),
+                                 .got = tokenizer->name(),
+                                 .wanted = found.info.tokenizer,
+                                 .todo = "give the tokenizer that the text was packed with"});
+  return tokenizer->decode(found.shown);
+}
 
 InspectedTokens inspect_file(const InspectCommand& command) {
   const TokenFile file{Path(command.path)};
@@ -57,12 +74,14 @@ InspectedTokens inspect_file(const InspectCommand& command) {
                   : vocab_size > 0                  ? "every token against the vocabulary"
                                                     : "nothing but the size; --vocab-size N checks every token";
   const bool is_split = command.document_end >= 0;
-  found.knows_documents = file.index().has_value() || is_split;
+  found.knows_documents = file.states_documents() || is_split;
   found.statistics =
       count_tokens(file, is_split ? std::optional(static_cast<TokenId>(command.document_end)) : std::nullopt);
+  found.num_targets = count_targets(file);
   const Index first = std::min(command.first, found.info.num_tokens);
   found.shown.resize(static_cast<std::size_t>(std::min(command.show, found.info.num_tokens - first)));
   file.read(first, found.shown);
+  found.text = text_of(found, command.tokenizer);
   return found;
 }
 
@@ -95,11 +114,13 @@ void print_found(const InspectCommand& command, const InspectedTokens& found) {
                  lengths.longest, found.mean_length());
     print_lengths(lengths);
   }
+  if (info.has_loss_mask)
+    print_answer("  loss mask   {} of {} count as targets\n", found.num_targets, counted(info.num_tokens, "token"));
   print_answer("  checked     {}\n", found.checked);
   print_answer("  {:<10}  {}\n", command.first == 0 ? "first" : fmt::format("from {}", command.first),
                fmt::join(found.shown, " "));
-  if (info.tokenizer == "byte")
-    print_answer("  as text     {}\n", printable_line(found.text()));
+  if (found.text)
+    print_answer("  as text     {}\n", printable_line(*found.text));
 }
 
 void print_found_as_json(const InspectCommand& command, const InspectedTokens& found) {
@@ -118,8 +139,10 @@ void print_found_as_json(const InspectCommand& command, const InspectedTokens& f
     json["vocab_size"] = info.vocab_size;
   if (!info.tokenizer.empty())
     json["tokenizer"] = info.tokenizer;
-  if (info.tokenizer == "byte")
-    json["text"] = found.text();
+  if (found.text)
+    json["text"] = *found.text;
+  if (info.has_loss_mask)
+    json["targets"] = found.num_targets;
   if (found.knows_documents) {
     json["documents"] = lengths.num_documents;
     nlohmann::ordered_json& of_lengths = json["lengths"];
@@ -148,6 +171,8 @@ void add_data_inspect(CLI::App& parent, Chosen& chosen) {
   app->add_option("file", command->path, "token file of Espalier, Megatron, nanoGPT or llm.c")->required();
   app->add_option("--vocab-size", command->vocab_size, "check every token against it")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
+  app->add_option("--tokenizer", command->tokenizer,
+                  "shows the printed tokens as text: a tokenizer's file, or a directory with one");
   app->add_option("--document-end", command->document_end,
                   "token that ends a document, where the file does not say what its documents are")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));

@@ -35,12 +35,13 @@ make_pack() {
   pack=$(realpath "$pack")
 
   local packages=(mpich libmpich-dev libhdf5-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libxxhash-dev libjs-chart.js
-    libpcre2-dev libutf8proc-dev libsentencepiece-dev libgtest-dev libgmock-dev googletest) package
+    libpcre2-dev libutf8proc-dev libsentencepiece-dev libsimdjson-dev zlib1g-dev libzstd-dev libgtest-dev libgmock-dev googletest) package
   # shellcheck disable=SC2046  # one word a path
   mapfile -t -O "${#packages[@]}" packages < <(packages_of $(libraries_of /usr/bin/mpiexec.hydra /usr/bin/hydra_pmi_proxy \
     "$libraries/libmpich.so.12" "$libraries/libhdf5_serial.so" "$libraries/libfmt.so" "$libraries/libtomlplusplus.so" \
     "$libraries/libsentencepiece.so"))
-  packages+=(libmpich12 libfmt9 libtomlplusplus3 libxxhash0 libhdf5-103-1 libpcre2-8-0 libutf8proc2 libsentencepiece0)
+  packages+=(libmpich12 libfmt9 libtomlplusplus3 libxxhash0 libhdf5-103-1 libpcre2-8-0 libutf8proc2 libsentencepiece0
+    libsimdjson14 zlib1g libzstd1)
   mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
   note "collecting ${#packages[@]} Debian packages"
   (cd "$work/debs" && logged "$work/apt.log" apt-get -q -o APT::Sandbox::User= download "${packages[@]}") ||

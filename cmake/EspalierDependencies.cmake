@@ -1,5 +1,5 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, xxHash, PCRE2, utf8proc, Chart.js, and SentencePiece, if it is found. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
+# nlohmann-json, xxHash, PCRE2, utf8proc, simdjson, zlib, zstd, Chart.js, and SentencePiece, if it is found. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
 # the CUDA toolkit; cuBLASLt, NCCL and cuDNN, if they are found.
 
 if(NOT TARGET Kokkos::kokkos)
@@ -82,6 +82,13 @@ if(ESPALIER_ENABLE_APP)
   find_path(ESPALIER_PCRE2_INCLUDE NAMES pcre2.h REQUIRED)
   find_library(ESPALIER_UTF8PROC_LIBRARY NAMES utf8proc REQUIRED)
   find_path(ESPALIER_UTF8PROC_INCLUDE NAMES utf8proc.h REQUIRED)
+  # Text to pack: JSON lines, gzip and zstd.
+  find_library(ESPALIER_SIMDJSON_LIBRARY NAMES simdjson REQUIRED)
+  find_path(ESPALIER_SIMDJSON_INCLUDE NAMES simdjson.h REQUIRED)
+  find_library(ESPALIER_ZLIB_LIBRARY NAMES z REQUIRED)
+  find_path(ESPALIER_ZLIB_INCLUDE NAMES zlib.h REQUIRED)
+  find_library(ESPALIER_ZSTD_LIBRARY NAMES zstd REQUIRED)
+  find_path(ESPALIER_ZSTD_INCLUDE NAMES zstd.h REQUIRED)
   find_library(ESPALIER_SENTENCEPIECE_LIBRARY NAMES sentencepiece)
   find_path(ESPALIER_SENTENCEPIECE_INCLUDE NAMES sentencepiece_processor.h)
   if(NOT ESPALIER_SENTENCEPIECE_INCLUDE)

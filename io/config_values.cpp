@@ -154,6 +154,29 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::vec
   return true;
 }
 
+bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<double>& value, RealRange range) {
+  const GivenValue* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  const toml::array* const array = item->value->as_array();
+  std::vector<double> numbers;
+  bool good = array != nullptr;
+  for (std::size_t i = 0; good && i < array->size(); ++i) {
+    const auto number = number_of((*array)[i]);
+    good = number.has_value();
+    numbers.push_back(number.value_or(0));
+  }
+  const auto outside = std::find_if_not(numbers.begin(), numbers.end(), [&](double n) { return inside(n, range); });
+  if (!good)
+    data_->wrong(*item, section, key, describe(*item), "a list of numbers, like [0.5, 2]");
+  else if (outside != numbers.end())
+    data_->wrong(*item, section, key, fmt::format("{} at place {}", *outside, outside - numbers.begin() + 1),
+                 describe(range));
+  else
+    value = numbers;
+  return true;
+}
+
 bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<std::string>& value) {
   const GivenValue* const item = data_->ask(section, key);
   if (item == nullptr)

@@ -7,6 +7,17 @@
 #include "io/toml_config.hpp"
 
 namespace espalier {
+namespace {
+
+// The shortest that reads back to the same bits.
+std::string text_of(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos)
+    text += ".0";
+  return text;
+}
+
+}  // namespace
 
 std::string toml_quoted(std::string_view text) {
   std::string quoted = "\"";
@@ -65,10 +76,7 @@ void ConfigWriter::write(std::string_view section, std::string_view key, Index v
 }
 
 void ConfigWriter::write(std::string_view section, std::string_view key, double value, std::string_view comment) {
-  std::string text = fmt::format("{}", value);  // the shortest text that reads back to the same bits
-  if (text.find_first_not_of("-0123456789") == std::string::npos)
-    text += ".0";
-  write_line(section, key, text, comment);
+  write_line(section, key, text_of(value), comment);
 }
 
 void ConfigWriter::write(std::string_view section, std::string_view key, const std::string& value,
@@ -79,6 +87,15 @@ void ConfigWriter::write(std::string_view section, std::string_view key, const s
 void ConfigWriter::write(std::string_view section, std::string_view key, const std::vector<Index>& value,
                          std::string_view comment) {
   write_line(section, key, fmt::format("[{}]", fmt::join(value, ", ")), comment);
+}
+
+void ConfigWriter::write(std::string_view section, std::string_view key, const std::vector<double>& value,
+                         std::string_view comment) {
+  std::vector<std::string> items;
+  items.reserve(value.size());
+  for (const double item : value)
+    items.push_back(text_of(item));
+  write_line(section, key, fmt::format("[{}]", fmt::join(items, ", ")), comment);
 }
 
 void ConfigWriter::write(std::string_view section, std::string_view key, const std::vector<std::string>& value,

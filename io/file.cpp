@@ -117,9 +117,19 @@ void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t si
   });
 }
 
-void OutputFile::sync_and_close() {
+void OutputFile::continue_at(std::uint64_t bytes) {
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::lseek(file_.get(), static_cast<off_t>(bytes), SEEK_SET) < 0)
+    throw_write_error("cannot go on with a file", called_, errno);
+}
+
+void OutputFile::sync() {
   if (::fsync(file_.get()) != 0)
     throw_write_error("cannot write a file to disk", called_, errno);
+}
+
+void OutputFile::sync_and_close() {
+  sync();
   if (::close(file_.release()) != 0)
     throw_write_error("cannot close a written file", called_, errno);
 }

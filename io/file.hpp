@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -44,8 +45,13 @@ class OutputFile {
   explicit OutputFile(const Path& path) : OutputFile(path, path) {}
   /// Errors name `called`: what the user asked for, where the file is a step on the way to that.
   OutputFile(const Path& path, Path called);
+  /// One that an earlier process has written in part.
+  OutputFile(FileDescriptor file, Path called) : called_(std::move(called)), file_(std::move(file)) {}
+  /// Forgets what lies behind so many bytes, and writes from there on.
+  void continue_at(std::uint64_t bytes);
   void write(const void* data, std::size_t size);
   void write_at(std::uint64_t offset, const void* data, std::size_t size);
+  void sync();
   void sync_and_close();
   int descriptor() const { return file_.get(); }
 

@@ -144,7 +144,7 @@ std::optional<FileKind> marked_up_kind(std::string_view first_bytes) {
   const std::string_view text = first_bytes.substr(std::min(begin, first_bytes.size()));
   const char* const extract = "write only its texts: jq -r .text IN >OUT, with the name of your field";
   if (are_json_lines(text))
-    return FileKind{"JSON lines", extract};
+    return FileKind{"JSON lines", "name the key of the text: --key text"};
   if (text.starts_with('{') || text.starts_with('[')) {
     const bool is_whole = first_bytes.size() < longest_look;
     const std::size_t second = text.find_first_not_of(" \t\r\n", 1);

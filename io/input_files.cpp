@@ -45,6 +45,21 @@ std::vector<Path> directories_in(const Path& directory) {
   return found;
 }
 
+// The files in a directory and all below it; not those whose names, or whose directories' names, begin with a dot.
+std::vector<std::string> files_in(const Path& directory) {
+  std::vector<std::string> found;
+  std::error_code ignored;
+  for (std::filesystem::recursive_directory_iterator entry(directory, ignored), end; entry != end;
+       entry.increment(ignored)) {
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    if (is_hidden && entry->is_directory(ignored))
+      entry.disable_recursion_pending();
+    else if (!is_hidden && entry->is_regular_file(ignored))
+      found.push_back(entry->path().string());
+  }
+  return found;
+}
+
 // As the shell would have, had the pattern not been quoted; with `~`, and ** for any number of directories. Empty
 // without a match.
 std::vector<std::string> glob_paths(const std::string& pattern) {
@@ -148,12 +163,10 @@ std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
   std::vector<Candidate> candidates;
   std::vector<std::string> missing;
   for (const std::string& pattern : all_alternatives(patterns)) {
-    const std::vector<std::string> paths = expand_pattern(pattern);
+    const std::vector<std::string> paths = is_directory(pattern) ? files_in(pattern) : expand_pattern(pattern);
     if (paths.empty())
       missing.push_back(pattern);
     for (const std::string& path : paths) {
-      if (is_directory(path))
-        refuse_inputs("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
       std::error_code broken_link;
       candidates.push_back({path, std::filesystem::canonical(path, broken_link)});
     }
@@ -197,6 +210,26 @@ void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::str
 }
 
 }  // namespace
+
+std::vector<std::string> expand_token_files(const std::string& entry) {
+  if (exists(entry) || entry.find_first_of("*?[{") == std::string::npos)
+    return {entry};
+  std::set<std::string> found;
+  for (const std::string& pattern : expand_braces(entry))
+    for (const std::string& path : expand_pattern(pattern))
+      if (exists(path))
+        found.insert(path);
+  const auto has_tokens = [&](const std::string& path) {
+    return path.ends_with(".idx") && found.contains(Path(path).replace_extension(".bin").string());
+  };
+  std::vector<std::string> files;
+  for (const std::string& path : found)
+    if (!has_tokens(path))
+      files.push_back(path);
+  if (files.empty())
+    refuse_inputs("no token file matches", entry, about_patterns);
+  return files;
+}
 
 std::string as_pattern(const std::string& name) {
   std::string pattern;

@@ -15,9 +15,13 @@ namespace espalier {
 /// `exclude` are patterns, too. One without a slash ("*.dat") is of file names, as given or as they are behind links.
 /// One that leads to files, or to a directory above them, is of paths ("corpus/held_out/*"). Hard links to an excluded
 /// file are excluded along with it.
-/// @throws Error (data) for a path that is missing, a pattern of either kind without a match (all of them named), and a
-/// directory among the inputs.
+/// A directory stands for all files in it and below, but for those whose names begin with a dot.
+/// @throws Error (data) for a path that is missing and a pattern of either kind without a match (all of them named).
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
+
+/// The token files that an entry of a config names: itself, or sorted those that it matches as a pattern of the
+/// shell's. Of Megatron's pairs comes the .bin. @throws Error (data) for a pattern without a match.
+std::vector<std::string> expand_token_files(const std::string& entry);
 
 /// A name as a pattern that matches it alone.
 std::string as_pattern(const std::string& name);

@@ -44,6 +44,9 @@ class KeyReader {
   void integers(const char* key, std::vector<Index>& value, IntegerRange range, const char*) {
     reader_.read(section_, key, value, range);
   }
+  void reals(const char* key, std::vector<double>& value, RealRange range, const char*) {
+    reader_.read(section_, key, value, range);
+  }
   void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }
   void strings(const char* key, std::vector<std::string>& value, const char*) { reader_.read(section_, key, value); }
   void choice(const char* key, std::string& value, const std::vector<std::string>& choices, const char*) {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "io/hash.hpp"
+
 namespace espalier {
 namespace {
 
@@ -171,6 +173,13 @@ void MegatronIndex::for_each_document(const std::function<void(Index num_tokens)
            fmt::format("sequence {} and token {}", num_sequences_, num_tokens()));
 }
 
+std::string MegatronIndex::checksum() const {
+  Hasher hasher;
+  file_.read_pieces(0, file_.size(), std::size_t{1} << 20,
+                    [&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
+  return fmt::format("{:016x}", hasher.xxh3_64());
+}
+
 Index MegatronIndex::document_begin(Index document) const {
   ESPALIER_ASSERT(document >= 0 && document <= num_documents(),
                   fmt::format("there is no document {} of {}", document, num_documents()));
@@ -186,24 +195,24 @@ Index MegatronIndex::document_begin(Index document) const {
   return pointer / bytes_per_token_;
 }
 
-std::vector<Index> MegatronIndex::document_begins(Index first, Index count) const {
-  Index document = 0;  // the first that begins at `first` or behind
+std::vector<Index> MegatronIndex::document_starts(Index first, Index count) const {
+  Index document = 0;  // the first that begins behind `first`
   for (Index end = num_documents(); document < end;) {
     const Index middle = document + (end - document) / 2;
-    if (document_begin(middle) < first)
+    if (document_begin(middle) <= first)
       document = middle + 1;
     else
       end = middle;
   }
-  std::vector<Index> begins;
+  std::vector<Index> starts;
   for (; document < num_documents(); ++document) {
     const Index begin = document_begin(document);
-    if (begin >= first + count)
+    if (begin >= std::min(first + count, num_tokens()))
       break;
-    if (begin >= first && (begins.empty() || begin > begins.back()))
-      begins.push_back(begin);
+    if (begin > (starts.empty() ? first : starts.back()))
+      starts.push_back(begin);
   }
-  return begins;
+  return starts;
 }
 
 }  // namespace espalier

@@ -55,11 +55,14 @@ class MegatronIndex {
   /// Calls `visit` with the number of tokens of each document in order. Reads all lists; every entry is checked.
   void for_each_document(const std::function<void(Index num_tokens)>& visit) const;
 
+  /// XXH3-64 of the file.
+  std::string checksum() const;
+
   /// The first token of a document; num_tokens() for num_documents().
   Index document_begin(Index document) const;
 
-  /// The tokens from `first` on, `count` of them, at which a document begins: ascending, each once.
-  std::vector<Index> document_begins(Index first, Index count) const;
+  /// TokenFile::document_starts().
+  std::vector<Index> document_starts(Index first, Index count) const;
 
  private:
   [[noreturn]] void refuse(std::string got, std::string wanted) const;

@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;
 
-constexpr std::array<Names, 175> other_names = {{
+constexpr std::array<Names, 177> other_names = {{
     {"act_ckpt", "parallel.recompute"},
     {"activation_checkpointing", "parallel.recompute"},
     {"adam_beta1", "optimizer.beta1"},
@@ -140,6 +140,8 @@ constexpr std::array<Names, 175> other_names = {{
     {"recompute_activations", "parallel.recompute"},
     {"recompute_granularity", "parallel.recompute"},
     {"reduce_dtype", "precision.gradient_reduction"},
+    {"reset_attention_mask", "data.documents"},
+    {"reset_position_ids", "data.documents"},
     {"rng_seed", "run.seed"},
     {"run_dir", "run.directory"},
     {"save", "run.directory"},

@@ -48,7 +48,8 @@ std::string with_crlf(const std::string& text) {
 Index occurrences(const std::vector<Path>& files, const std::string& separator) {
   Index count = 0;
   for (const Path& path : files)
-    count += for_each_document(InputFile(path, ExitCode::data), separator, [](const Document&) {});
+    if (!is_standard_input(path))
+      count += for_each_document(*open_bytes(path), separator, [](const Document&) {});
   return count;
 }
 
@@ -84,19 +85,18 @@ void PackNotes::see(const Document& document) {
     hashes_.push_back(document.hash);
 }
 
-void PackNotes::see(const InputFile& file, Index num_separators) {
+void PackNotes::see(const Path& path, std::string_view begin, Index num_separators) {
   num_separators_ += num_separators;
-  if (file.size() == 0) {
-    empty_.add(file.path());
+  if (begin.empty())
+    empty_.add(path);
+  if (begin.empty() || !options_.key.empty())
     return;
-  }
-  const std::string bytes = first_bytes(file);
-  if (!is_utf8(std::string_view(bytes).substr(0, bytes.find_last_of('\n') + 1)))
-    not_utf8_.add(file.path());
-  if (options_.document_separator.empty() && bytes.find(usual_separator) != std::string::npos)
-    separated_.add(file.path());
-  if (const auto kind = marked_up_kind(bytes)) {
-    marked_up_.add(file.path());
+  if (!is_utf8(begin.substr(0, begin.find_last_of('\n') + 1)))
+    not_utf8_.add(path);
+  if (options_.document_separator.empty() && begin.find(usual_separator) != std::string::npos)
+    separated_.add(path);
+  if (const auto kind = marked_up_kind(begin)) {
+    marked_up_.add(path);
     markup_ = kind->name;
     what_to_do_ = kind->todo;
   }
@@ -125,7 +125,11 @@ std::vector<std::string> PackNotes::warnings(const std::vector<Path>& files, con
         fmt::format("not UTF-8, so characters beyond ASCII become other bytes than in UTF-8: {}; if it is "
                     "Latin-1: iconv -f ISO-8859-1 -t UTF-8 IN >OUT",
                     not_utf8_.text()));
-  if (!options_.document_separator.empty() && num_separators_ == 0)
+  if (summary.num_bad_lines > 0)
+    warnings.push_back(fmt::format("left out: {}, the first is {}", counted(summary.num_bad_lines, "bad line"),
+                                   summary.first_bad_line));
+  if (options_.key.empty() && !options_.document_separator.empty() && num_separators_ == 0 &&
+      summary.resumed_bytes == 0)
     warnings.push_back(absent_separator(options_.document_separator, files));
   if (separated_.count > 0)
     warnings.push_back(fmt::format("{} stands in {}, which is one document: --document-separator '{}'", usual_separator,

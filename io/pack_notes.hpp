@@ -16,7 +16,8 @@ class PackNotes {
   explicit PackNotes(const PackOptions& options) : options_(options) {}
 
   void see(const Document& document);
-  void see(const InputFile& file, Index num_separators);
+  /// @param begin the first bytes of the text of a file
+  void see(const Path& path, std::string_view begin, Index num_separators);
 
   /// @param files that were packed, to look for a separator that the user may have meant
   std::vector<std::string> warnings(const std::vector<Path>& files, const PackSummary& summary);

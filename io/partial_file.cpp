@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 namespace espalier {
 namespace {
@@ -65,6 +66,17 @@ OutputFile new_file(const Path& temporary, const Path& path) {
   }
 }
 
+OutputFile left_file(const Path& temporary, const Path& path, const OutputMark& mark, std::uint64_t bytes) {
+  std::error_code missing;
+  FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.is_open() || !is_own_output(temporary, mark) || std::filesystem::file_size(temporary, missing) < bytes)
+    throw Error(ExitCode::write, {.what = "an unfinished output is gone, or not what it was",
+                                  .where = temporary.string(),
+                                  .wanted = fmt::format("{} that was begun earlier, {} bytes", mark.kind, bytes),
+                                  .todo = "start again: it is made anew"});
+  return OutputFile(std::move(file), path);
+}
+
 // The lock, which outlives the file's closing. Until it is taken another writer may take the new file for a leftover.
 FileDescriptor locked(const OutputFile& file, const Path& temporary, const Path& path) {
   FileDescriptor lock(::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0));
@@ -82,6 +94,14 @@ PartialFile::PartialFile(const Path& path, const OutputMark& mark)
       temporary_(fresh_temporary(path_, mark)),
       file_(new_file(temporary_, path)),
       lock_(locked(file_, temporary_, path)) {}
+
+PartialFile::PartialFile(const Path& path, const OutputMark& mark, std::uint64_t kept_bytes)
+    : path_(followed(path)),
+      temporary_(partial_file_path(path_)),
+      file_(left_file(temporary_, path, mark, kept_bytes)),
+      lock_(locked(file_, temporary_, path)) {
+  file_.continue_at(kept_bytes);
+}
 
 PartialFile::~PartialFile() {
   if (finished_ || !is_at(lock_, temporary_))

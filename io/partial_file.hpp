@@ -19,12 +19,15 @@ class PartialFile {
  public:
   /// A link at `path` is followed.
   PartialFile(const Path& path, const OutputMark& mark);
+  /// Goes on with what a killed writer has left, behind its first `kept_bytes`.
+  PartialFile(const Path& path, const OutputMark& mark, std::uint64_t kept_bytes);
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
   ~PartialFile();
 
   void write(const void* data, std::size_t size) { file_.write(data, size); }
   void write_at(std::uint64_t offset, const void* data, std::size_t size) { file_.write_at(offset, data, size); }
+  void sync() { file_.sync(); }
   void finish();
   const Path& path() const { return path_; }
 

@@ -58,20 +58,45 @@ ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOp
   return summary;
 }
 
+void append(MegatronWriter& writer, const TokenFile&, Index, std::span<const TokenId> tokens) { writer.append(tokens); }
+
+void append(TokenFileWriter& writer, const TokenFile& file, Index first, std::span<const TokenId> tokens) {
+  if (!file.has_loss_mask()) {
+    writer.append(tokens);
+    return;
+  }
+  std::vector<std::uint8_t> counts(tokens.size());
+  file.read_loss_mask(first, counts);
+  writer.append(tokens, counts);
+}
+
+// @param ends_documents else no document is known, and none is stated
 template <class Writer>
-void write_all_files(const std::vector<TokenFile>& files, const ConvertOptions& options, ConvertSummary& summary,
-                     Writer& writer) {
-  for (const TokenFile& file : files)
+void write_all_files(const std::vector<TokenFile>& files, const ConvertOptions& options, bool ends_documents,
+                     ConvertSummary& summary, Writer& writer) {
+  for (const TokenFile& file : files) {
+    Index first = 0;
     read_documents(file, options.document_end, [&](std::span<const TokenId> piece, bool ends) {
-      writer.append(piece);
-      summary.num_tokens += static_cast<Index>(piece.size());
-      if (!ends)
+      append(writer, file, first, piece);
+      first += static_cast<Index>(piece.size());
+      if (!ends || !ends_documents)
         return;
       ++summary.num_documents;
-      if constexpr (requires { writer.end_document(); })
-        writer.end_document();
+      writer.end_document();
     });
+    summary.num_tokens += first;
+  }
   writer.finish();
+}
+
+void refuse_loss_masks(const std::vector<TokenFile>& files) {
+  for (const TokenFile& file : files)
+    if (file.has_loss_mask())
+      throw Error(ExitCode::data, {.what = "a loss mask would be lost",
+                                   .where = file.info().path.string(),
+                                   .got = "tokens with a loss mask, which Megatron's format does not have",
+                                   .wanted = "--format espalier",
+                                   .todo = "train on the file as it is"});
 }
 
 }  // namespace
@@ -83,16 +108,19 @@ ConvertSummary convert_tokens(const std::vector<Path>& inputs, const Path& outpu
   if (options.format == TokenFormat::megatron) {
     const MegatronPair pair = megatron_output(output);
     require_new_megatron(pair);
+    refuse_loss_masks(files);
     ConvertSummary summary = check_inputs(files, options);
     MegatronWriter writer(pair, summary.bytes_per_token);
-    write_all_files(files, options, summary, writer);
+    write_all_files(files, options, true, summary, writer);
     summary.written = {pair.tokens, pair.index};
     return summary;
   }
   require_own_output(output, token_file_mark);
   ConvertSummary summary = check_inputs(files, options);
   TokenFileWriter writer(output, summary.tokenizer, summary.vocab_size, summary.bytes_per_token);
-  write_all_files(files, options, summary, writer);
+  write_all_files(files, options,
+                  options.document_end.has_value() || std::ranges::any_of(files, &TokenFile::states_documents), summary,
+                  writer);
   summary.written = {output};
   return summary;
 }

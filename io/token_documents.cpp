@@ -51,8 +51,8 @@ void split_at(TokenId document_end, std::span<const TokenId> piece, bool ends_fi
 
 void read_documents(const TokenFile& file, std::optional<TokenId> document_end, const VisitPiece& visit) {
   TokenStream stream(file);
-  if (file.index()) {
-    file.index()->for_each_document([&](Index num_tokens) {
+  if (file.states_documents()) {
+    file.for_each_document([&](Index num_tokens) {
       if (num_tokens == 0)
         visit({}, true);
       while (num_tokens > 0) {

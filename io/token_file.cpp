@@ -44,16 +44,22 @@ FileHead read_head(const InputFile& file) {
 }
 
 void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
-  const auto payload = static_cast<Index>(file_bytes) - info.payload_offset;
-  if (payload / info.bytes_per_token != info.num_tokens || payload % info.bytes_per_token != 0) {
-    const bool absurd = info.num_tokens < 0 || info.num_tokens > (std::numeric_limits<Index>::max() >> 4);
-    const Index wanted = absurd ? 0 : info.file_bytes();
+  constexpr Index most = std::numeric_limits<Index>::max() >> 4;  // what file_bytes() can count
+  const bool absurd = info.num_tokens < 0 || info.num_tokens > most || info.num_stated_documents < 0 ||
+                      info.num_stated_documents > most;
+  const Index wanted = absurd ? 0 : info.file_bytes();
+  if (absurd || wanted != static_cast<Index>(file_bytes)) {
     const bool truncated = absurd || wanted > static_cast<Index>(file_bytes);
     refuse(info.path, truncated ? "truncated token file" : "token file with bytes after its last token",
            fmt::format("{} bytes", file_bytes),
-           absurd ? fmt::format("the header promises {} tokens", info.num_tokens)
-                  : fmt::format("{} bytes: a header of {} and {} tokens of {}", wanted, info.payload_offset,
-                                info.num_tokens, info.bytes_per_token),
+           absurd ? fmt::format("the header promises {} tokens and {} documents", info.num_tokens,
+                                info.num_stated_documents)
+                  : fmt::format("{} bytes: a header of {} and {} tokens of {}{}{}", wanted, info.payload_offset,
+                                info.num_tokens, info.bytes_per_token,
+                                info.num_stated_documents == 0
+                                    ? ""
+                                    : fmt::format(", {} ends of documents", info.num_stated_documents),
+                                info.has_loss_mask ? ", a loss mask" : ""),
            pack_again);
   }
   if (info.num_tokens == 0)
@@ -72,8 +78,8 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
   if (header.header_hash != xxh3_64(&header, offsetof(TokenFileHeader, header_hash)))
     refuse(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
            fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
-  if (header.version != 1)
-    refuse(path, "token file of another format version", fmt::format("version {}", header.version), "version 1",
+  if (header.version != 1 && header.version != 2)
+    refuse(path, "token file of another format version", fmt::format("version {}", header.version), "version 1 or 2",
            "use the Espalier that wrote it, or pack the text again");
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
     refuse(path, "token file with an unknown token type", fmt::format("{} bytes per token", header.bytes_per_token),
@@ -89,6 +95,13 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
   info.tokenizer.assign(header.tokenizer, ::strnlen(header.tokenizer, sizeof(header.tokenizer)));
   info.payload_offset = sizeof(header);
   info.payload_hash = header.payload_hash;
+  if (header.version == 1)
+    return info;
+  info.num_stated_documents = static_cast<Index>(header.num_documents);
+  info.documents_hash = header.documents_hash;
+  info.has_loss_mask = header.has_loss_mask != 0;
+  info.row_length = static_cast<Index>(header.row_length);
+  info.loss_mask_hash = header.loss_mask_hash;
   return info;
 }
 
@@ -265,6 +278,10 @@ TokenFile::TokenFile(const MegatronPair& pair) : file_(pair.tokens, ExitCode::da
     index_.emplace(pair, file_.size());
   info_ = index_ ? megatron_info(file_, *index_) : parse(file_);
   check_size(info_, file_.size());
+  if (info_.num_stated_documents > 0 && document_end(info_.num_stated_documents - 1) != info_.num_tokens)
+    refuse(info_.path, "token file whose documents do not fit its tokens",
+           fmt::format("a last document that ends with token {}", document_end(info_.num_stated_documents - 1)),
+           fmt::format("token {}", info_.num_tokens), pack_again);
 }
 
 void TokenFile::read(Index first, std::span<TokenId> tokens) const {
@@ -279,7 +296,8 @@ void TokenFile::read(Index first, std::span<TokenId> tokens) const {
 }
 
 void TokenFile::read_payload(const std::function<void(std::string_view)>& visit) const {
-  file_.read_pieces(static_cast<std::size_t>(info_.payload_offset), file_.size(), piece_of_tokens, visit);
+  file_.read_pieces(static_cast<std::size_t>(info_.payload_offset), static_cast<std::size_t>(info_.payload_end()),
+                    piece_of_tokens, visit);
 }
 
 TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
@@ -293,9 +311,12 @@ TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
     file_.read_at(begin + (size - piece.size()) * i / (num_pieces - 1), piece.data(), piece.size());
     sample.update(piece.data(), piece.size());
   }
-  Fingerprint result{static_cast<Index>(file_.size()), fmt::format("{:016x}", sample.xxh3_64()), ""};
+  Fingerprint result{static_cast<Index>(file_.size()), fmt::format("{:016x}", sample.xxh3_64()), "",
+                     index_ ? index_->checksum() : ""};
   if (info_.format == TokenFormat::espalier) {
-    result.whole = fmt::format("{:016x}", info_.payload_hash);
+    const std::uint64_t hashes[] = {info_.payload_hash, info_.documents_hash, info_.loss_mask_hash};
+    const bool is_plain = info_.num_stated_documents == 0 && !info_.has_loss_mask;
+    result.whole = fmt::format("{:016x}", is_plain ? info_.payload_hash : xxh3_64(hashes, sizeof(hashes)));
   } else if (whole) {
     Hasher all;
     read_payload([&](std::string_view text) { all.update(text.data(), text.size()); });
@@ -333,16 +354,24 @@ void TokenFile::check_vocabulary(Index model_size) const {
 void TokenFile::verify_checksum() const {
   if (info_.format != TokenFormat::espalier)
     return;
+  verify_hash("tokens", info_.payload_offset, info_.payload_end(), info_.payload_hash);
+  if (info_.num_stated_documents > 0)
+    verify_hash("documents", info_.payload_end(), info_.loss_mask_offset(), info_.documents_hash);
+  if (info_.has_loss_mask)
+    verify_hash("loss mask", info_.loss_mask_offset(), info_.file_bytes(), info_.loss_mask_hash);
+}
+
+void TokenFile::verify_hash(const char* of_what, Index begin, Index end, std::uint64_t wanted) const {
   Hasher hasher;
-  read_payload([&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
-  if (hasher.xxh3_64() != info_.payload_hash)
-    refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the tokens {:016x}", hasher.xxh3_64()),
-           fmt::format("{:016x}", info_.payload_hash), pack_again);
+  file_.read_pieces(static_cast<std::size_t>(begin), static_cast<std::size_t>(end), piece_of_tokens,
+                    [&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
+  if (hasher.xxh3_64() != wanted)
+    refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the {} {:016x}", of_what, hasher.xxh3_64()),
+           fmt::format("{:016x}", wanted), pack_again);
 }
 
 void TokenFile::verify_index() const {
-  if (index_)
-    index_->for_each_document([](Index) {});
+  for_each_document([](Index) {});
 }
 
 }  // namespace espalier

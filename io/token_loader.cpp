@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/random.hpp"
 
@@ -13,61 +14,35 @@ namespace {
 
 Batch make_batch(const LoaderOptions& options, Index first_sample) {
   const auto size = static_cast<std::size_t>(options.micro_batch_size * options.sequence_length);
-  return {options.micro_batch_size, options.sequence_length, first_sample, std::vector<TokenId>(size, 0),
-          std::vector<TokenId>(size, -1)};
+  return {options.micro_batch_size,
+          options.sequence_length,
+          first_sample,
+          std::vector<TokenId>(size, 0),
+          std::vector<TokenId>(size, -1),
+          std::vector<int>(options.separate_documents ? size : 0, 0)};
+}
+
+void read_into(Batch& batch, Index row, const SampleIndex& samples, Index sample) {
+  const Index offset = row * batch.sequence_length;
+  samples.read(sample, batch.inputs.data() + offset, batch.targets.data() + offset,
+               batch.positions.empty() ? nullptr : batch.positions.data() + offset);
+}
+
+std::vector<SampleIndex> one_set(std::vector<TokenFile> files, const LoaderOptions& options) {
+  std::vector<SampleIndex> sets;
+  sets.emplace_back(whole_files(std::move(files), options.document_end), options.samples());
+  return sets;
 }
 
 }  // namespace
 
-SampleIndex::SampleIndex(std::vector<TokenFile> files, Index sequence_length, Index vocab_size)
-    : files_(std::move(files)), sequence_length_(sequence_length), vocab_size_(vocab_size) {
-  ESPALIER_ASSERT(!files_.empty() && sequence_length > 0, "a loader needs files and a sequence length");
-  Index total = 0;
-  for (const TokenFile& file : files_) {
-    if (file.num_tokens() < sequence_length + 1)
-      throw Error(ExitCode::data,
-                  {.what = "a token file is shorter than one sequence",
-                   .where = file.info().path.string(),
-                   .got = fmt::format("{} tokens", file.num_tokens()),
-                   .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
-                                         sequence_length + 1, sequence_length),
-                   .todo = "shorten batch.sequence_length or pack more text"});
-    total += (file.num_tokens() - 1) / sequence_length;
-    last_sample_.push_back(total);
-  }
-}
-
-Index SampleIndex::num_tokens() const {
-  Index total = 0;
-  for (const TokenFile& file : files_)
-    total += file.num_tokens();
-  return total;
-}
-
-SampleIndex::Place SampleIndex::place(Index sample) const {
-  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(),
-                  fmt::format("there is no sample {} of {}", sample, num_samples()));
-  const auto found = std::upper_bound(last_sample_.begin(), last_sample_.end(), sample);
-  const Index first_sample = found == last_sample_.begin() ? 0 : *(found - 1);
-  return {&files_[static_cast<std::size_t>(found - last_sample_.begin())], (sample - first_sample) * sequence_length_};
-}
-
-void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
-  const auto [from, first_token] = place(sample);
-  const TokenFile& file = *from;
-  const auto size = static_cast<std::size_t>(sequence_length_);
-  std::vector<TokenId> tokens(size + 1);
-  file.read(first_token, tokens);
-  std::copy_n(tokens.begin(), size, inputs);
-  std::copy_n(tokens.begin() + 1, size, targets);
-  if (vocab_size_ == 0)
-    return;
-  if (*std::max_element(tokens.begin(), tokens.end()) >= vocab_size_)
-    file.check_vocabulary(vocab_size_);  // throws with the position
-}
-
 TokenLoader::TokenLoader(std::vector<TokenFile> files, const LoaderOptions& options)
-    : options_(options), samples_(std::move(files), options.sequence_length, options.vocab_size) {
+    : TokenLoader(one_set(std::move(files), options), std::nullopt, options) {}
+
+TokenLoader::TokenLoader(std::vector<SampleIndex> sets, std::optional<Blend> blend, const LoaderOptions& options)
+    : options_(options), sets_(std::move(sets)), blend_(std::move(blend)) {
+  ESPALIER_ASSERT(blend_ ? blend_->weights().size() == sets_.size() : sets_.size() == 1,
+                  "several sets need a blend that says how they mix");
   const Index together = options.micro_batch_size * options.size;
   ESPALIER_ASSERT(options.micro_batch_size > 0 && options.rank >= 0 && options.rank < options.size,
                   fmt::format("there is no replica {} of {} with micro-batches of {}", options.rank, options.size,
@@ -90,9 +65,31 @@ Index TokenLoader::num_microbatches() const {
 
 Index TokenLoader::valid_tokens() const { return options_.global_batch_size * options_.sequence_length; }
 
+bool TokenLoader::all_targets_count() const {
+  return std::all_of(sets_.begin(), sets_.end(), [](const SampleIndex& set) { return set.all_targets_count(); });
+}
+
+Index TokenLoader::num_samples() const {
+  return std::accumulate(sets_.begin(), sets_.end(), Index{0},
+                         [](Index sum, const SampleIndex& set) { return sum + set.num_samples(); });
+}
+
+Index TokenLoader::num_tokens() const {
+  return std::accumulate(sets_.begin(), sets_.end(), Index{0},
+                         [](Index sum, const SampleIndex& set) { return sum + set.num_tokens(); });
+}
+
+std::pair<const SampleIndex*, Index> TokenLoader::find(Index global_sample) const {
+  const Blend::Draw draw = blend_ ? blend_->at(global_sample) : Blend::Draw{0, global_sample};
+  const SampleIndex& set = sets_[draw.set];
+  const std::uint64_t seed = options_.seed + draw.set * 0xD1B54A32D192ED03u;  // sets of one size differ in their order
+  const Index n = set.num_samples();
+  return {&set, permuted_index(seed, draw.number / n, draw.number % n, n)};
+}
+
 SampleIndex::Place TokenLoader::place(Index global_sample) const {
-  const Index n = num_samples();
-  return samples_.place(permuted_index(options_.seed, global_sample / n, global_sample % n, n));
+  const auto [set, sample] = find(global_sample);
+  return set->place(sample);
 }
 
 Batch TokenLoader::batch(Index position, Index microbatch) const {
@@ -117,11 +114,8 @@ Index samples_before(const std::vector<IndexRange>& ranges, Index position) {
 }
 
 void TokenLoader::read_row(Batch& batch, Index row) const {
-  const Index n = num_samples();
-  const Index global = batch.first_sample + row;
-  const Index offset = row * options_.sequence_length;
-  samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
-                batch.targets.data() + offset);
+  const auto [set, sample] = find(batch.first_sample + row);
+  read_into(batch, row, *set, sample);
 }
 
 std::vector<Batch> TokenLoader::preview(Index num_samples) const {
@@ -156,8 +150,12 @@ std::vector<Batch> TokenLoader::next_step() {
 }
 
 SequentialLoader::SequentialLoader(std::vector<TokenFile> files, const LoaderOptions& options, Index max_samples)
+    : SequentialLoader(SampleIndex(whole_files(std::move(files), options.document_end), options.samples()), options,
+                       max_samples) {}
+
+SequentialLoader::SequentialLoader(SampleIndex samples, const LoaderOptions& options, Index max_samples)
     : options_(options),
-      samples_(std::move(files), options.sequence_length, options.vocab_size),
+      samples_(std::move(samples)),
       num_samples_(max_samples > 0 ? std::min(max_samples, samples_.num_samples()) : samples_.num_samples()) {}
 
 Index SequentialLoader::num_batches() const {
@@ -169,11 +167,9 @@ Index SequentialLoader::valid_tokens() const { return num_samples_ * options_.se
 
 Batch SequentialLoader::batch(Index index) const {
   Batch batch = make_batch(options_, (index * options_.size + options_.rank) * options_.micro_batch_size);
-  for (Index row = 0; row < options_.micro_batch_size; ++row) {
-    const Index offset = row * options_.sequence_length;
+  for (Index row = 0; row < options_.micro_batch_size; ++row)
     if (batch.first_sample + row < num_samples_)
-      samples_.read(batch.first_sample + row, batch.inputs.data() + offset, batch.targets.data() + offset);
-  }
+      read_into(batch, row, samples_, batch.first_sample + row);
   return batch;
 }
 

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/parameter_spec.hpp"
-#include "io/token_file.hpp"
+#include "io/blend.hpp"
+#include "io/sample_index.hpp"
 
 namespace espalier {
 
@@ -16,6 +18,7 @@ struct Batch {
   Index first_sample = 0;        ///< global sample index of row 0; rows are consecutive
   std::vector<TokenId> inputs;   ///< (B, T)
   std::vector<TokenId> targets;  ///< (B, T): the token after each input; -1 = ignored
+  std::vector<int> positions;    ///< (B, T): of each token in its document, in this row; empty: documents are joined
 };
 
 struct LoaderOptions {
@@ -25,49 +28,34 @@ struct LoaderOptions {
   int rank = 0;                 ///< of the data-parallel replica
   int size = 1;
   std::uint64_t seed = 0;
-  Index vocab_size = 0;  ///< every token read is checked against it; 0: unchecked
-};
+  Index vocab_size = 0;                   ///< every token read is checked against it; 0: unchecked
+  bool separate_documents = false;        ///< batches say where documents start
+  std::optional<TokenId> document_end{};  ///< ends documents in files that do not state them
 
-/// Samples of several token files: windows of T + 1 tokens that overlap by the one token which is target of
-/// the first and input of the second.
-class SampleIndex {
- public:
-  SampleIndex(std::vector<TokenFile> files, Index sequence_length, Index vocab_size);
-  Index num_samples() const { return last_sample_.back(); }
-  Index num_tokens() const;
-  const std::vector<TokenFile>& files() const { return files_; }
-
-  /// Writes T inputs and T targets.
-  void read(Index sample, TokenId* inputs, TokenId* targets) const;
-
-  /// Where a sample's first token stands.
-  struct Place {
-    const TokenFile* file = nullptr;
-    Index first_token = 0;
-  };
-  Place place(Index sample) const;
-
- private:
-  std::vector<TokenFile> files_;
-  std::vector<Index> last_sample_;  // of each file, exclusive: a running sum
-  Index sequence_length_;
-  Index vocab_size_;
+  SampleOptions samples() const { return {sequence_length, vocab_size, separate_documents}; }
 };
 
 /// How many samples of the ranges, which share none, lie before a position.
 Index samples_before(const std::vector<IndexRange>& ranges, Index position);
 
-/// Training batches. Global sample g is window permuted_index(seed, g / n, g mod n, n) of n: a fresh shuffle
-/// every epoch, the same tokens in a step for any number of replicas. Replica r takes the r-th equal part of
-/// a step.
+/// Training batches. Each set has a fresh shuffle in each of its epochs: its sample number d is window
+/// permuted_index(seed, d / n, d mod n, n) of n. A blend says which set global sample g comes from; without one there
+/// is one set, and d = g. So a step has the same tokens for any number of replicas. Replica r takes the r-th equal part
+/// of a step.
 class TokenLoader {
  public:
+  /// One set of all files.
   TokenLoader(std::vector<TokenFile> files, const LoaderOptions& options);
+  /// @param blend of as many sets; may be empty for one
+  TokenLoader(std::vector<SampleIndex> sets, std::optional<Blend> blend, const LoaderOptions& options);
 
-  Index num_samples() const { return samples_.num_samples(); }  ///< an epoch
-  Index num_tokens() const { return samples_.num_tokens(); }
+  const std::vector<SampleIndex>& sets() const { return sets_; }
+  const std::optional<Blend>& blend() const { return blend_; }
+  Index num_samples() const;  ///< of all sets, each counted once
+  Index num_tokens() const;
   Index num_microbatches() const;
-  Index valid_tokens() const;  ///< targets of a global step that count: all of them
+  Index valid_tokens() const;      ///< targets of a global step that count, where all do
+  bool all_targets_count() const;  ///< else valid_tokens() is the most that may
 
   /// Where the tokens of a global sample come from.
   SampleIndex::Place place(Index global_sample) const;
@@ -96,9 +84,12 @@ class TokenLoader {
  private:
   Index next_position() const;  ///< position(), or behind the samples passed over that it lies in
   void read_row(Batch& batch, Index row) const;
+  /// The set of a global sample, and which of its windows it is.
+  std::pair<const SampleIndex*, Index> find(Index global_sample) const;
 
   LoaderOptions options_;
-  SampleIndex samples_;
+  std::vector<SampleIndex> sets_;
+  std::optional<Blend> blend_;
   Index position_ = 0;
   std::vector<IndexRange> passed_over_;  // by their begin
 };
@@ -108,9 +99,11 @@ class TokenLoader {
 class SequentialLoader {
  public:
   SequentialLoader(std::vector<TokenFile> files, const LoaderOptions& options, Index max_samples);
+  SequentialLoader(SampleIndex samples, const LoaderOptions& options, Index max_samples);
   Index num_samples() const { return num_samples_; }
   Index num_batches() const;   ///< the same on every replica
-  Index valid_tokens() const;  ///< over all batches and replicas
+  Index valid_tokens() const;  ///< targets over all batches and replicas, where all count
+  bool all_targets_count() const { return samples_.all_targets_count(); }
   Batch batch(Index index) const;
 
  private:

@@ -22,6 +22,19 @@ Index LengthHistogram::first_of(std::size_t bin) { return bin == 0 ? 0 : Index{1
 
 Index LengthHistogram::last_of(std::size_t bin) { return bin == 0 ? 0 : 2 * first_of(bin) - 1; }
 
+Index count_targets(const TokenFile& file) {
+  if (!file.has_loss_mask())
+    return file.num_tokens();
+  Index num_targets = 0;
+  std::vector<std::uint8_t> counts(std::size_t{1} << 20);
+  for (Index first = 0; first < file.num_tokens(); first += static_cast<Index>(counts.size())) {
+    counts.resize(std::min(counts.size(), static_cast<std::size_t>(file.num_tokens() - first)));
+    file.read_loss_mask(first, counts);
+    num_targets += std::ranges::count(counts, std::uint8_t{1});
+  }
+  return num_targets;
+}
+
 TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> document_end) {
   TokenStatistics statistics;
   statistics.smallest_id = std::numeric_limits<TokenId>::max();

@@ -27,6 +27,9 @@ struct TokenStatistics {
   LengthHistogram lengths;
 };
 
+/// How many tokens the loss mask of a file counts as targets: all where it has none.
+Index count_targets(const TokenFile& file);
+
 /// Reads the whole file. @param document_end as of read_documents()
 TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> document_end);
 

@@ -48,6 +48,7 @@ class ConfigReader {
   bool read(std::string_view section, std::string_view key, std::string& value,
             const std::vector<std::string>& choices = {});
   bool read(std::string_view section, std::string_view key, std::vector<Index>& value, IntegerRange range = {});
+  bool read(std::string_view section, std::string_view key, std::vector<double>& value, RealRange range = {});
   bool read(std::string_view section, std::string_view key,
             std::vector<std::string>& value);  ///< or one string
 
@@ -102,6 +103,8 @@ class ConfigWriter {
   void write(std::string_view section, std::string_view key, double value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, const std::string& value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, const std::vector<Index>& value,
+             std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const std::vector<double>& value,
              std::string_view comment = {});
   void write(std::string_view section, std::string_view key, const std::vector<std::string>& value,
              std::string_view comment = {});

@@ -75,6 +75,23 @@ void ValidationSplit::settle() {
   slack_of_cut_ = slack / bytes_[cut_bin_];
 }
 
+ValidationSplit::Settled ValidationSplit::settled() const {
+  Settled settled{{}, validates_.empty(), cut_bin_, share_of_cut_, slack_of_cut_};
+  for (std::size_t bin = 0; bin < validates_.size(); ++bin)
+    if (validates_[bin])
+      settled.bins.push_back(bin);
+  return settled;
+}
+
+void ValidationSplit::settle(const Settled& settled) {
+  validates_.assign(settled.is_by_number ? 0 : num_bins, false);
+  for (const std::size_t bin : settled.bins)
+    validates_.at(bin) = true;
+  cut_bin_ = settled.cut_bin;
+  share_of_cut_ = settled.share_of_cut;
+  slack_of_cut_ = settled.slack_of_cut;
+}
+
 ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
   if (!document.has_text())
     return {};
@@ -90,7 +107,7 @@ ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
           std::min(most_slack, static_cast<Index>(slack_of_cut_ * size))};
 }
 
-Index tail_begin(const InputFile& file, const Document& document, const ValidationSplit::Tail& tail) {
+Index tail_begin(const ReadAt& read, const Document& document, const ValidationSplit::Tail& tail) {
   if (tail.wanted == 0)
     return document.end;
   // Text must stand on both sides.
@@ -104,7 +121,7 @@ Index tail_begin(const InputFile& file, const Document& document, const Validati
   const Index from = std::clamp(wanted - std::max(tail.slack, Index{3}), first, last);
   const Index to = std::clamp(wanted + std::max(tail.slack, Index{3}), first, last);
   std::string text(static_cast<std::size_t>(to - from + 2), '\0');
-  file.read_at(static_cast<std::size_t>(from - 1), text.data(), text.size());
+  read(from - 1, text.data(), text.size());
   const auto nearest = [&](Index reach, const auto& is_start) {
     const Index least = std::max(from, wanted - reach);
     const Index most = std::min(to, wanted + reach);

@@ -25,6 +25,17 @@ class ValidationSplit {
   void see(const Document& document);  ///< each of them, first of all
   void settle();                       ///< then, once
 
+  /// What was settled, to go on with later.
+  struct Settled {
+    std::vector<std::size_t> bins = {};  ///< that validate; is_by_number: all below the fraction do
+    bool is_by_number = true;
+    std::size_t cut_bin = 0;
+    double share_of_cut = 0;
+    double slack_of_cut = 0;
+  };
+  Settled settled() const;
+  void settle(const Settled& settled);
+
   /// The end of a document that validates.
   struct Tail {
     Index wanted = 0;  ///< bytes: all of it, none, or a part
@@ -47,6 +58,7 @@ class ValidationSplit {
 
 /// Where a tail of about `tail.wanted` bytes begins: at a line, else at a word, else at a character within the slack,
 /// with text on both sides of it.
-Index tail_begin(const InputFile& file, const Document& document, const ValidationSplit::Tail& tail);
+/// @param read the text that the document lies in
+Index tail_begin(const ReadAt& read, const Document& document, const ValidationSplit::Tail& tail);
 
 }  // namespace espalier

@@ -37,6 +37,7 @@ class ActivationPlan {
   struct Slot {
     Tensor<TokenId, 1> tokens;   ///< (N), where the embedding is
     Tensor<TokenId, 1> targets;  ///< (N), where the head is
+    Tensor<int, 1> positions;    ///< (N), of tokens in separate documents
     Stream x;                    ///< (R, C), the residual stream in front of the first block: embedded, or received
     std::vector<Saved> blocks;   ///< all arrays of each block; those that are not kept lie in the scratch
     typename Head<P>::Saved head;
@@ -65,7 +66,7 @@ class ActivationPlan {
   /// Takes all arrays from the arenas of the slots and of the workspace.
   ActivationPlan(Arena& slots, Arena& workspace, const std::vector<DecoderChunk<P>>& chunks, const BlockShape& shape,
                  const ActivationMemory& memory, bool needs_full)
-      : shape_(shape) {
+      : shape_(shape), separate_documents_(memory.separate_documents) {
     take_scratch(workspace, chunks, memory.chunks);
     gradients_.resize(chunks.size());
     for (std::size_t c = 0; c < chunks.size(); ++c)
@@ -152,6 +153,8 @@ class ActivationPlan {
     Slot slot;
     if (chunk.embedding)
       slot.tokens = arena.take<TokenId>(shape_.tokens());
+    if (separate_documents_)
+      slot.positions = arena.take<int>(shape_.tokens());
     slot.x = arena.take<Residual<P>>(shape_.rows, shape_.channels);
     TakeArrays take(arena, [&](const SavedArray& array) { return is_kept(array, chunk.layers.recompute); });
     Stream x = slot.x;
@@ -201,6 +204,7 @@ class ActivationPlan {
   }
 
   BlockShape shape_{};
+  bool separate_documents_ = false;
   bool shares_slots_ = false;
   std::vector<std::vector<Slot>> slots_;           // by chunk and number
   std::vector<std::vector<Gradients>> gradients_;  // by chunk and number

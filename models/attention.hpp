@@ -90,33 +90,36 @@ class Attention {
   }
 
   /// y = residual + dropout(attention(x))
+  /// @param positions of the tokens, where they are not those of whole sequences; of separate documents see
+  /// core/ops/attention.hpp
   /// @param cached keys and values of this layer, which those of x join
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved, const AttentionDropout& of_probabilities,
-               const Dropout& dropout, const CachedKeys<T>& cached = {}) const {
+               const Dropout& dropout, Tensor<int, 1> positions /* (N) */, const CachedKeys<T>& cached = {}) const {
     qkv_.forward(exec, saved.qkv, x, shape);
     if (qk_norm_)
       qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
     rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size,
-                     {shape.sequence_length, cached.rows.positions});
+                     {shape.sequence_length, positions});
     if (cached.cache.extent(0) > 0) {
       store_keys_and_values<T>(exec, cached.cache, saved.qkv, cached.rows, shape);
       attention_cached<T>(exec, saved.heads, saved.qkv, cached.cache, cached.rows, shape);
     } else {
       count_work(AttentionWork{shape, false});
-      attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape, of_probabilities);
+      attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape, of_probabilities, positions);
     }
     projection_.forward_add(exec, y, saved.heads, residual, dropout);
   }
 
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
                       const AttentionShape& shape, const Saved& saved, Gradients& gradients,
-                      const AttentionDropout& of_probabilities) const {
+                      const AttentionDropout& of_probabilities, Tensor<int, 1> positions /* (N) */) const {
     projection_.backward_input(exec, gradients.dheads, dy);
     count_work(AttentionWork{shape, true});
     attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape,
-                          of_probabilities);
-    rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
+                          of_probabilities, positions);
+    rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size,
+                      {shape.sequence_length, positions});
     if (qk_norm_)
       qk_norm_->backward_input(exec, gradients.dqkv, gradients.dqk, shape, saved.qk_norm);
     qkv_.backward_input(exec, dx, gradients.dqkv, shape);

@@ -35,10 +35,10 @@ Index num_parameters(const ModelConfig& model) {
   return model.num_layers * parameters_per_layer(model) + embedding_parameters(model) + head_parameters(model);
 }
 
-double model_flops_per_token(const ModelConfig& model, Index sequence_length) {
+double model_flops_per_token(const ModelConfig& model, Index sequence_length, double attention_share) {
   const Index matrices = model.num_layers * matrix_parameters_per_layer(model) + model.vocab_size * model.hidden_size;
   const Index scores = model.num_layers * model.q_size() * sequence_length;
-  return 6 * static_cast<double>(matrices) + 12 * static_cast<double>(scores);
+  return 6 * static_cast<double>(matrices) + 12 * attention_share * static_cast<double>(scores);
 }
 
 template <class P>
@@ -117,16 +117,21 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
 }
 
 // The head does its three products in forward.
-double forward_flops_per_token(const ModelConfig& config, Index sequence_length) {
+double forward_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share) {
   const ModelWork work = work_of_a_sequence(config, sequence_length);
   const double full = static_cast<double>(std::min(work.full_layers, config.num_layers));
-  return ((static_cast<double>(config.num_layers) - full) * work.block.forward.flops() +
-          full * work.full_block.forward.flops() + work.head.forward.flops() / 3) /
+  const auto flops = [&](Work block) {
+    const double all = block.flops();
+    block.attention.clear();
+    return all - (1 - attention_share) * (all - block.flops());
+  };
+  return ((static_cast<double>(config.num_layers) - full) * flops(work.block.forward) +
+          full * flops(work.full_block.forward) + work.head.forward.flops() / 3) /
          static_cast<double>(sequence_length);
 }
 
-double training_flops_per_token(const ModelConfig& config, Index sequence_length) {
-  return 3 * forward_flops_per_token(config, sequence_length);
+double training_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share) {
+  return 3 * forward_flops_per_token(config, sequence_length, attention_share);
 }
 
 TensorCollectives tensor_collectives(const Work& work) {

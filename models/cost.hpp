@@ -32,7 +32,8 @@ Index num_parameters(const ModelConfig& model);
 
 /// Model FLOPs per token of a step, the convention that MFU is published in: 3 x (2 x matrix elements (blocks and head)
 /// + 4 T NH HS L) [Chowdhery et al. 2022, App. B; Korthikanti et al. 2022, eq. 7]; attention counted without causality.
-double model_flops_per_token(const ModelConfig& model, Index sequence_length);
+/// @param attention_share that separate documents leave of attention
+double model_flops_per_token(const ModelConfig& model, Index sequence_length, double attention_share = 1);
 
 /// What the layers of a model do for one micro-batch on a rank.
 struct ModelWork {
@@ -58,11 +59,11 @@ Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationK
 
 /// Of matrix products per token of a forward pass: 2 for each weight of a product (blocks and head), and for causal
 /// attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that causality leaves out is not
-/// counted: it need not be computed.
-double forward_flops_per_token(const ModelConfig& config, Index sequence_length);
+/// counted: it need not be computed. @param attention_share that separate documents leave of attention
+double forward_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share = 1);
 
 /// Of forward and backward: three times the forward pass.
-double training_flops_per_token(const ModelConfig& config, Index sequence_length);
+double training_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share = 1);
 
 /// FLOPs per token, forward and backward, of the items that a pipeline is cut between; the embedding multiplies
 /// nothing.

@@ -144,6 +144,12 @@ void Decoder<P>::load(const ExecSpace& exec, const Slot& slot, const TokenBatch&
     require_tokens(batch.targets, count, any_ignored, config_.vocab_size);
     upload<TokenId>(exec, slot.targets, batch.targets, count);
   }
+  ESPALIER_ASSERT((batch.positions != nullptr) == (slot.positions.extent(0) > 0),
+                  "positions come with the tokens just where activations are planned for separate documents");
+  if (const auto count = static_cast<Index>(slot.positions.extent(0)); count > 0) {
+    require_positions(batch.positions, count, shape_.attention.sequence_length);
+    upload<int>(exec, slot.positions, batch.positions, count);
+  }
 }
 
 // Through embedding and blocks, and through the norm of the head.
@@ -153,12 +159,14 @@ void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, cons
   Slot& slot = plan_.slot(at);
   BlockGraphs& recorded = graphs(at);
   if (layers.embedding) {
-    layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length, slot.dropout);
+    layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length, slot.dropout,
+                              slot.positions);
     tell(done, 0);
   }
   Stream x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i]); });
+    run(exec, recorded.forward, i,
+        [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i], slot.positions); });
     x = slot.blocks[i].y;
     tell(done, static_cast<int>(i) + 1);
   }
@@ -210,7 +218,8 @@ bool Decoder<P>::is_whole_model() const {
 }
 
 template <class P>
-Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
+Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows,
+                                      const std::vector<int>& positions) {
   const auto count = static_cast<Index>(tokens.size());
   ESPALIER_ASSERT(cache_.layers.empty() && shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
                   "wants activations planned for one sequence that holds all tokens");
@@ -218,9 +227,11 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
   Slot& slot = plan_.slot(0);
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
-  require_tokens(padded.data(), shape_.tokens(), 0, config_.vocab_size);
+  std::vector<int> padded_positions = positions;
+  if (!positions.empty())
+    padded_positions.resize(padded.size(), 0);
   slot.dropout = {};
-  upload<TokenId>(exec, slot.tokens, padded.data(), shape_.tokens());
+  load(exec, slot, {padded.data(), padded.data(), 0, positions.empty() ? nullptr : padded_positions.data()});
   forward_to_norm(exec, 0, {});
   return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
 }
@@ -253,12 +264,13 @@ void Decoder<P>::block_backward_input(std::size_t block, const ExecSpace& exec, 
   const Chunk& layers = chunk(at);
   typename ActivationPlan<P>::Gradients& gradients = plan_.gradients(at);
   typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
-  const BlockShape shape = shape_of(plan_.slot(at));
+  const Slot& slot = plan_.slot(at);
+  const BlockShape shape = shape_of(slot);
   run(exec, graphs(at).backward_input, block, [&] {
     if (TransformerBlock<P>::recomputes_for_input(layers.layers.recompute))
-      layers.blocks[block].recompute(exec, saved.norm1.x, shape, saved);
+      layers.blocks[block].recompute(exec, saved.norm1.x, shape, saved, slot.positions);
     layers.blocks[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
-                                        gradients.blocks[block]);
+                                        gradients.blocks[block], slot.positions);
   });
 }
 
@@ -295,7 +307,7 @@ void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const Block
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, dx.front(), slot.tokens, plan_.scratch().embedding,
-                                      shape_.attention.sequence_length, slot.dropout);
+                                      shape_.attention.sequence_length, slot.dropout, slot.positions);
     tell(done, 0);
   }
 }
@@ -330,7 +342,7 @@ void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, cons
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens, plan_.scratch().embedding,
-                                      shape_.attention.sequence_length, slot.dropout);
+                                      shape_.attention.sequence_length, slot.dropout, slot.positions);
     tell(done, 0);
   }
 }

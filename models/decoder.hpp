@@ -92,8 +92,9 @@ class Decoder {
   Message input_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.front()); }
 
   /// Logits (rows, V) of the last `rows` positions of one sequence of up to T tokens; the last one predicts the token
-  /// that follows. Uses slot 0 of a whole model on one rank.
-  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1);
+  /// that follows. Uses slot 0 of a whole model on one rank. @param positions of the tokens, in separate documents
+  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1,
+                   const std::vector<int>& positions = {});
 
   /// For generation, instead of plan_activations(): room for the keys and values of sequences that grow, and for some
   /// tokens at a time. On one stage.

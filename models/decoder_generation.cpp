@@ -93,7 +93,7 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
   layers.embedding->forward(exec, slot.x, slot.tokens, rows, {}, places.positions);
   Stream x = slot.x;  // (N, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], {cache_.layers[i], places});
+    layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], places.positions, {cache_.layers[i], places});
     x = slot.blocks[i].y;
   }
   layers.head->forward(exec, x, slot.head);

@@ -62,7 +62,7 @@ class VocabParallelEmbedding {
     return work;
   }
 
-  /// @param positions of each token, if the tokens are not whole sequences
+  /// @param positions of each token, where they are not those of whole sequences
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
                const DropoutPlace& place, Tensor<int, 1> positions = {} /* (N) */) const {
     const IndexRange ours = vocabulary();
@@ -72,23 +72,28 @@ class VocabParallelEmbedding {
     if (has_positions())
       add_positions<T, Residual<P>>(
           exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-          sequence_length, tensor_->first_row(tokens.extent(0)), positions);
+          sequence_length, tensor_->first_row(tokens.extent(0)), of_our_rows(positions, x));
     else
       copy(exec, x, embedded);
     drop(exec, x, tokens.extent(0), sequence_length, place);
   }
 
   /// What backward_weight wants besides, from an arena.
-  Tensor<int, 1> take_scratch(Arena& arena) const { return arena.take<int>(embedding_scratch(vocabulary().size())); }
+  Tensor<int, 1> take_scratch(Arena& arena) const {
+    return arena.take<int>(embedding_scratch(std::max(vocabulary().size(), config_.learned_positions())));
+  }
 
   /// @param dx what dropout leaves of it, afterwards
   void backward_weight(const ExecSpace& exec, Stream dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Tensor<int, 1> scratch, Index sequence_length, const DropoutPlace& place) const {
+                       Tensor<int, 1> scratch, Index sequence_length, const DropoutPlace& place,
+                       Tensor<int, 1> positions = {} /* (N) */) const {
     drop(exec, dx, tokens.extent(0), sequence_length, place);
     const IndexRange ours = vocabulary();
     embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
-    if (has_positions())
+    if (has_positions() && positions.extent(0) > 0)  // rows of a table like those of tokens
+      embedding_backward<Residual<P>>(exec, position_gradient(), dx, of_our_rows(positions, dx), scratch);
+    else if (has_positions())
       add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
                                           tensor_->first_row(tokens.extent(0)));
   }
@@ -110,6 +115,11 @@ class VocabParallelEmbedding {
         dropout_of_rows(place, config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(num_tokens));
     if (dropout.is_on())
       apply_dropout<Residual<P>>(exec, x, x, dropout);
+  }
+  Tensor<int, 1> of_our_rows(const Tensor<int, 1>& positions /* (N) */, const Stream& x /* (R, C) */) const {
+    if (positions.extent(0) == 0)
+      return {};
+    return Tensor<int, 1>(positions.data() + tensor_->first_row(positions.extent(0)), x.extent(0));
   }
   // x = embedded, which may be x
   static void copy(const ExecSpace& exec, const Stream& x /* (R, C) */, const Tensor<T, 2>& embedded /* (R, C) */) {

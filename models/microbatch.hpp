@@ -14,6 +14,9 @@ struct TokenBatch {
   const TokenId* inputs;
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
   Index first_sample = 0;  ///< global index of the first sequence, for dropout
+  /// Of each token in its document, as far as it lies in its row: 0, 1, ... from the begin of a row or document.
+  /// Null: documents are joined.
+  const int* positions = nullptr;
 };
 
 /// A token of one of the sequences that generation grows.
@@ -61,11 +64,14 @@ struct ChunkMemory {
 /// What the chunks of a rank keep.
 struct ActivationMemory {
   std::vector<ChunkMemory> chunks = std::vector<ChunkMemory>(1);
-  int slots_together = 1;  ///< that all chunks ever need at once: at most the sum of theirs
+  int slots_together = 1;           ///< that all chunks ever need at once: at most the sum of theirs
+  bool separate_documents = false;  ///< micro-batches have positions of tokens
 };
 
 /// To run forward alone: one slot, and no gradients of activations, which belong to backward parts that nobody calls.
-inline ActivationMemory forward_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
+inline ActivationMemory forward_memory(bool separate_documents = false) {
+  return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}, .separate_documents = separate_documents};
+}
 
 /// Told after each position of a chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that does
 /// both parts also tells `half_done` between them: a moment more in which messages can be moved on.

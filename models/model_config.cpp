@@ -5,20 +5,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/nearest_multiples.hpp"
 #include "models/largest_model.hpp"
 
 namespace espalier {
-namespace {
-
-// "the nearest that are: 8 and 12"; below the divisor there is one only.
-std::string nearest_multiples(Index value, Index divisor) {
-  const Index below = value / divisor * divisor;
-  return below == 0 ? fmt::format("the nearest that is: {}", divisor)
-                    : fmt::format("the nearest that are: {} and {}", below, below + divisor);
-}
-
-}  // namespace
-
 const char* to_string(Norm norm) { return norm == Norm::layernorm ? "layernorm" : "rmsnorm"; }
 
 const char* to_string(Positions positions) {
@@ -46,8 +36,8 @@ std::vector<std::string> problems(const ModelConfig& model) {
   positive("ffn_hidden_size", model.ffn_hidden_size);
   const auto divisible = [&](const char* name, Index value, const char* by, Index divisor) {
     if (value > 0 && divisor > 0 && value % divisor != 0)
-      found.push_back(fmt::format("{} {} is not divisible by {} {}; {}", name, value, by, divisor,
-                                  nearest_multiples(value, divisor)));
+      found.push_back(fmt::format("{} {} is not divisible by {} {}; the nearest that are: {}", name, value, by, divisor,
+                                  fmt::join(nearest_multiples(value, divisor), " and ")));
   };
   if (model.head_dim == 0)
     divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);

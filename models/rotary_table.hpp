@@ -34,9 +34,9 @@ class RotaryTable {
   }
   /// Turns gradients back.
   void backward(const ExecSpace& exec, const Tensor<T, 2>& drows /* (N, heads*HS or more) */, Index heads,
-                Index head_size, Index sequence_length) const {
+                Index head_size, const RowPositions& positions) const {
     if (config_.size > 0)
-      rotary_backward<T>(exec, drows, heads, head_size, table_, {.sequence_length = sequence_length});
+      rotary_backward<T>(exec, drows, heads, head_size, table_, positions);
   }
 
  private:

@@ -24,6 +24,13 @@ inline void require_tokens(const TokenId* tokens, Index count, TokenId least, In
                                  .todo = "use tokens of the model's own tokenizer, or raise model.vocab_size"});
 }
 
+/// Positions of tokens in their documents: 0 at the begin of each row of T, then 0 or one more than before.
+inline void require_positions(const int* positions, Index count, Index sequence_length) {
+  for (Index n = 0; n < count; ++n)
+    ESPALIER_ASSERT(positions[n] == 0 || (n % sequence_length > 0 && positions[n] == positions[n - 1] + 1),
+                    fmt::format("position {} of token {} of a micro-batch does not count on", positions[n], n));
+}
+
 /// Copies numbers of the host to the front of a device array.
 template <class T>
 void upload(const ExecSpace& exec, const Kokkos::View<T*, Kokkos::LayoutRight, MemSpace>& to, const T* from,

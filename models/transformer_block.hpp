@@ -103,16 +103,17 @@ class TransformerBlock {
     return work;
   }
 
-  /// saved.y = block(x); x must live until backward is done. @param cached see Attention::forward
+  /// saved.y = block(x); x must live until backward is done. @param positions, cached see Attention::forward
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved,
-               const CachedKeys<T>& cached = {}) const {
-    first_half(exec, x, shape, saved, cached);
+               Tensor<int, 1> positions /* (N) */, const CachedKeys<T>& cached = {}) const {
+    first_half(exec, x, shape, saved, positions, cached);
     mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp, mlp_dropout(shape));
   }
 
   /// Forward again from x, all of `saved` but y.
-  void recompute(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved) const {
-    first_half(exec, x, shape, saved);
+  void recompute(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved,
+                 Tensor<int, 1> positions /* (N) */) const {
+    first_half(exec, x, shape, saved, positions);
     mlp_.recompute(exec, saved.norm2.y, saved.mlp);
   }
 
@@ -125,13 +126,13 @@ class TransformerBlock {
 
   /// dx may be dy only if backward_weight is not called later.
   void backward_input(const ExecSpace& exec, Stream dx /* (R, C), = */, Stream dy /* (R, C) */, const BlockShape& shape,
-                      const Saved& saved, Gradients& gradients) const {
+                      const Saved& saved, Gradients& gradients, Tensor<int, 1> positions /* (N) */) const {
     before_dropout(exec, gradients.dmlp, dy, mlp_dropout(shape));
     mlp_.backward_input(exec, gradients.dnorm2, gradients.dmlp, saved.mlp, gradients.mlp);
     norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2, gradients.norm2);
     before_dropout(exec, gradients.dattention, gradients.dh, projection_dropout(shape));
     attention_.backward_input(exec, gradients.dnorm1, gradients.dattention, in_window(shape), saved.attention,
-                              gradients.attention, probability_dropout(shape));
+                              gradients.attention, probability_dropout(shape), positions);
     norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1, gradients.norm1);
   }
 
@@ -173,10 +174,10 @@ class TransformerBlock {
 
   // Up to the input of the mlp.
   void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved,
-                  const CachedKeys<T>& cached = {}) const {
+                  const Tensor<int, 1>& positions, const CachedKeys<T>& cached = {}) const {
     norm1_.forward(exec, x, saved.norm1);
     attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention, probability_dropout(shape),
-                       projection_dropout(shape), cached);
+                       projection_dropout(shape), positions, cached);
     norm2_.forward(exec, saved.h, saved.norm2);
   }
 

@@ -37,10 +37,14 @@ struct MatrixRate {
   double fill_waves = 0;             ///< waves of 128 x 128 tiles lost to filling and draining the processors
   double attention_share = 0;        ///< of the peak, in a fused attention kernel with heads of 128
   double tuned_attention_share = 0;  ///< the same of kernels written for this very device; 0: no better
-  bool is_measured = false;          ///< peak_flops is the measured GEMM rate, in place of the maker's peak
+  double attention_half_length =
+      0;                     ///< sequence at which half of the attention share is reached: share x s / (s + this)
+  bool is_measured = false;  ///< peak_flops is the measured GEMM rate, in place of the maker's peak
 
-  double attention(bool tuned) const {
-    return tuned ? std::max(attention_share, tuned_attention_share) : attention_share;
+  /// Share of the peak in a fused kernel over sequences so long.
+  double attention(bool tuned, double length) const {
+    const double share = tuned ? std::max(attention_share, tuned_attention_share) : attention_share;
+    return share * length / (length + attention_half_length);
   }
 };
 

@@ -30,31 +30,39 @@ struct Curve {
 };
 
 // product_share, half_depth, fill_waves, attention_share, tuned_attention_share
-constexpr Curve volta{0.83, 60, 0.12, 0.30};
-constexpr Curve ampere{0.72, 60, 0.12, 0.31};
-constexpr Curve hopper{0.575, 80, 0.20, 0.19, 0.34};
+constexpr Curve volta{0.83, 60, 0.12, 0.33};
+constexpr Curve ampere{0.72, 60, 0.12, 0.34};
+constexpr Curve hopper{0.575, 80, 0.20, 0.20, 0.35};
 constexpr Curve hopper_fp8{0.56, 100, 0.30};
-constexpr Curve hopper_500w{0.48, 80, 0.20, 0.20, 0.26};  // the board with HBM2e, held to 500 W
+constexpr Curve hopper_500w{0.48, 80, 0.20, 0.21, 0.27};  // the board with HBM2e, held to 500 W
 constexpr Curve hopper_500w_fp8{0.54, 100, 0.30};
-constexpr Curve blackwell{0.56, 100, 0.20, 0.14, 0.40};
+constexpr Curve blackwell{0.56, 100, 0.20, 0.15, 0.43};
 constexpr Curve blackwell_fp8{0.48, 150, 0.30};
-constexpr Curve blackwell_ultra{0.64, 100, 0.20, 0.16, 0.48};
+constexpr Curve blackwell_ultra{0.64, 100, 0.20, 0.17, 0.52};
 constexpr Curve blackwell_ultra_fp8{0.58, 150, 0.30};
-constexpr Curve cdna2{0.48, 100, 0.20, 0.20};
-constexpr Curve cdna3{0.42, 100, 0.20, 0.22};
+constexpr Curve cdna2{0.48, 100, 0.20, 0.22};
+constexpr Curve cdna3{0.42, 100, 0.20, 0.24};
 constexpr Curve cdna3_fp8{0.36, 150, 0.30};
-constexpr Curve cdna3_mi325{0.49, 100, 0.20, 0.22};  // its best product comes nearer to the same peak
+constexpr Curve cdna3_mi325{0.49, 100, 0.20, 0.24};  // its best product comes nearer to the same peak
 constexpr Curve cdna3_mi325_fp8{0.42, 150, 0.30};
-constexpr Curve cdna4{0.51, 100, 0.20, 0.22};
+constexpr Curve cdna4{0.51, 100, 0.20, 0.24};
 constexpr Curve cdna4_fp8{0.44, 150, 0.30};
-constexpr Curve gaudi2{0.72, 100, 0.20, 0.30};
-constexpr Curve gaudi3{0.56, 100, 0.20, 0.25};
-constexpr Curve ada{0.60, 80, 0.20, 0.30};
-constexpr Curve vector_units{0.80, 64, 0.10, 0.40};
+constexpr Curve gaudi2{0.72, 100, 0.20, 0.32};
+constexpr Curve gaudi3{0.56, 100, 0.20, 0.27};
+constexpr Curve ada{0.60, 80, 0.20, 0.32};
+constexpr Curve vector_units{0.80, 64, 0.10, 0.44};
+
+constexpr double attention_half_length =
+    1000;  // keys: a fused kernel fills and drains its pipeline for each query block
 
 MatrixRate rate(double teraflops, const Curve& curve) {
-  return {teraflops * tera, curve.product_share,   curve.half_depth,
-          curve.fill_waves, curve.attention_share, curve.tuned_attention_share};
+  return {.peak_flops = teraflops * tera,
+          .product_share = curve.product_share,
+          .half_depth = curve.half_depth,
+          .fill_waves = curve.fill_waves,
+          .attention_share = curve.attention_share,
+          .tuned_attention_share = curve.tuned_attention_share,
+          .attention_half_length = curve.attention_share > 0 ? attention_half_length : 0};
 }
 
 struct Rates {

@@ -226,6 +226,7 @@ class ClusterReader {
         continue;
       reader_.read(section, "attention_share", rate.attention_share, share);
       reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
+      reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
     }
   }
 
@@ -295,6 +296,8 @@ std::string to_toml(const Cluster& cluster) {
       file.write(section, "attention_share", rate.attention_share);
     if (rate.tuned_attention_share > 0)
       file.write(section, "tuned_attention_share", rate.tuned_attention_share);
+    if (rate.attention_half_length > 0)
+      file.write(section, "attention_half_length", rate.attention_half_length);
   }
   if (cluster.node.bandwidth > 0)
     link("node_link", cluster.node);

@@ -21,6 +21,7 @@ struct Implementation {
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product
   bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
   bool fused_loss = true;       ///< logits to their gradient in one kernel
+  bool copies_logits = false;   ///< fp32 logits, log-softmax and gradient are copies, as PyTorch's; else one is all
   Index logits_at_once = 0;     ///< of a rank, about; 0: those of all rows of a micro-batch exist at once
   Index logit_multiple = 1;     ///< logits of a row, and rows of a rank's token table, are a multiple of this in memory
   bool cudnn_attention = false;  ///< of 16 bits, which may keep (T, T) matrices of some heads at a time
@@ -32,6 +33,11 @@ struct Implementation {
   bool compiled = false;        ///< few kernels, no interpreter between them
   bool fused_elementwise = true;  ///< RMSNorm, rotary positions and gates are one kernel each, not one an operator
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
+  double overlapped_share = 0.7;  ///< of a tensor collective that is cut up to overlap with matmuls
+  double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
+  double logit_bytes = 12;        ///< of those copies
+  double reserved_times = 1;      ///< what an allocator holds, of what is asked of it beside the states
+  double library_bytes = 0;       ///< of a device, of context and libraries, where a measurement counts them
   double recompute_share = 1;     ///< of the layers that recompute, where any does
   int gradient_bytes = 4;         ///< of an element, as accumulated and reduced
   int extra_state_bytes = 0;      ///< of an element, beyond weights, gradients, master weights and two moments

@@ -19,7 +19,6 @@ constexpr double attention_block = 128;   // rows of a fused kernel's tile: on t
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
 constexpr double kernels_unfused = 6;     // more, where attention is not one kernel
 constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused the elementwise ones
-constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut up to overlap with matmuls
 
 struct Block {
   const ModelConfig& model;
@@ -64,7 +63,8 @@ struct Block {
     if (implementation.fused_attention) {
       const double flops = 2 * rows * (seen_length() + attention_block) * heads * head_size;
       const MatrixRate& rate = device().rate(precision);
-      pass.products = (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention));
+      pass.products =
+          (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention, length));
       return pass;
     }
     const double batch = sequences * heads;
@@ -129,7 +129,7 @@ struct Block {
     for (const CollectiveWork& one : work.collectives)
       seconds += to_double(one.count) * collective_seconds(cluster, one.kind, tensor_axis(layout),
                                                            to_double(one.elements * one.element_bytes));
-    return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
+    return seconds * (implementation.overlaps_tensor ? 1 - implementation.overlapped_share : 1);
   }
 
   // Keys and values go round the ring of the context axis behind the attention of the part at hand [Liu et al. 2023].

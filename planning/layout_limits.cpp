@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/nearest_multiples.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
@@ -15,14 +16,6 @@ namespace {
 // Beyond the planner's sum: slices of the optimizer end where rows do, and products of 16 bits have a workspace.
 constexpr double uneven_share = 0.003;
 constexpr std::size_t product_bytes = 32 << 20;
-
-// The nearest below and above that `step` divides.
-std::vector<Index> nearest_multiples(Index wanted, Index step) {
-  const Index below = wanted / step * step;
-  if (below == 0)
-    return {step};
-  return {below, below + step};
-}
 
 // " (nearest: 4 or 6)"; empty of none.
 std::string nearest_text(const std::vector<Index>& sizes) {

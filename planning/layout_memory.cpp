@@ -106,6 +106,7 @@ class StageMemory {
       add_logits(memory);
     add_block_at_work(memory, stage);
     add(memory, Category::workspace, static_cast<double>(attention_workspace_));
+    add_reserve(memory);
     if (implementation_.arenas_of_train)  // the table of rotary positions
       add(memory, Category::workspace,
           to_double(shape_.attention.sequence_length * shape_.rotary) * (layout_.precision == Precision::fp64 ? 8 : 4));
@@ -205,7 +206,15 @@ class StageMemory {
                                implementation_.logits_at_once)) *
               columns * e);
     else
-      add(memory, Category::workspace, rows_ * columns * (4 + e));
+      add(memory, Category::workspace,
+          rows_ * columns * ((implementation_.copies_logits ? implementation_.logit_bytes : 4) + e));
+  }
+
+  // What an allocator holds beyond what is asked of it, and libraries.
+  void add_reserve(MemoryByCategory& memory) const {
+    const double asked = static_cast<double>(memory[Category::activations] + memory[Category::workspace] +
+                                             memory[Category::communication]);
+    add(memory, Category::workspace, (implementation_.reserved_times - 1) * asked + implementation_.library_bytes);
   }
 
   // What recomputation fills again, and gradients of the activations.

@@ -18,7 +18,6 @@ namespace {
 constexpr double adam_bytes = 40;
 // With a kernel an operator: decay, two moments of two operators each, root, quotient, sum, step, norm and clipping.
 constexpr double unfused_adam_bytes = 110;
-constexpr double compiled_share = 0.3;  // of the overhead of a step, without an interpreter
 
 struct Parts {
   BlockTime block;
@@ -92,7 +91,7 @@ class Pricer {
     PhaseSeconds every_stage = data_and_optimizer(result, times[busiest]);
     every_stage[Phase::pipeline_comm] += pipeline.window - window_without_messages;
     every_stage[Phase::other] +=
-        cluster().device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
+        cluster().device.step_seconds * (problem_.implementation.compiled ? problem_.implementation.compiled_step : 1);
     for (const auto& stage : times) {
       result.stages.push_back(stage_phases(stage, every_stage, window_without_messages));
       std::vector<ChunkPrice>& chunks = result.chunks.emplace_back();

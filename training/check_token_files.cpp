@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "io/input_files.hpp"
 #include "io/token_file.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/host_ranks.hpp"
@@ -37,9 +38,10 @@ std::vector<TokenFile> open_all(const RunConfig::Data& data) {
   std::vector<TokenFile> files;
   std::vector<Error> unusable;
   for (const std::vector<std::string>* paths : {&data.train, &data.validation})
-    for (const std::string& path : *paths)
+    for (const std::string& entry : *paths)
       try {
-        files.emplace_back(Path(path));
+        for (const std::string& path : expand_token_files(entry))
+          files.emplace_back(Path(path));
       } catch (const Error& error) {
         unusable.push_back(error);
       }
@@ -48,9 +50,8 @@ std::vector<TokenFile> open_all(const RunConfig::Data& data) {
 }
 
 std::string contents_of(const TokenFile& file) {
-  const std::string checksum = file.info().format == TokenFormat::espalier
-                                   ? fmt::format("{:016x}", file.info().payload_hash)
-                                   : file.fingerprint(false).sample + " of samples";
+  const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
+  const std::string checksum = fingerprint.whole.empty() ? fingerprint.sample + " of samples" : fingerprint.whole;
   return fmt::format("{}: {} tokens, checksum {}\n", file.info().path.string(), file.num_tokens(), checksum);
 }
 

@@ -18,9 +18,7 @@ Path tokenizer_beside(const Path& checkpoint) {
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const std::string& given) {
   const std::string name = read_state(checkpoint).tokenizer;
   const Path beside = tokenizer_beside(checkpoint.path());
-  std::error_code ignored;
-  const bool has_files = std::filesystem::is_directory(beside, ignored);
-  if (given.empty() && name != "byte" && !has_files)
+  if (given.empty() && name != "byte" && !has_tokenizer(beside))
     throw Error(ExitCode::checkpoint, {.what = "the tokenizer of a checkpoint is not known",
                                        .where = checkpoint.path().string(),
                                        .got = name.empty() ? "a checkpoint that names none" : name,

@@ -125,6 +125,9 @@ class WritingVisitor {
   void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char* comment) {
     write(key, value, comment);
   }
+  void reals(const char* key, const std::vector<double>& value, RealRange, const char* comment) {
+    write(key, value, comment);
+  }
   void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }
   void strings(const char* key, const std::vector<std::string>& value, const char* comment) {
     write(key, value, comment);

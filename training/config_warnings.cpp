@@ -31,14 +31,22 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
     warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
   if (c.run.attention == "cudnn" && !is_16_bits(c))
     warn("attention", c.run.attention, "computes in 16 bits alone", "our own kernels do its work");
-  if (!exec_is_host && c.model.shape.attention_dropout > 0 && c.run.attention != "own" && is_16_bits(c))
-    warnings.push_back(fmt::format(
-        "model.attention_dropout = {} leaves out cuDNN, whose dropout would differ between layouts: our own "
-        "kernels compute attention, many times slower; 0 lets cuDNN do it",
-        c.model.shape.attention_dropout));
+  if (const std::string reason = why_not_cudnn(c);
+      !exec_is_host && !reason.empty() && c.run.attention != "own" && is_16_bits(c))
+    warnings.push_back(
+        fmt::format("cuDNN is left out: {}; our own kernels compute attention, many times slower", reason));
 }
 
 }  // namespace
+
+std::string why_not_cudnn(const RunConfig& c) {
+  if (c.model.shape.attention_dropout > 0)
+    return fmt::format("its dropout (model.attention_dropout = {}) would differ between layouts",
+                       c.model.shape.attention_dropout);
+  if (c.data.separates_documents())
+    return "it sees no document starts (data.documents = \"separate\")";
+  return {};
+}
 
 std::vector<std::string> compute_warnings(const RunConfig& c) {
   std::vector<std::string> warnings;
@@ -78,7 +86,7 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.push_back(
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
                     c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
-  if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
+  if (!c.data.validates() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;
 }

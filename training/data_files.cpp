@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <stdexcept>
 
+#include "io/input_files.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/json_text.hpp"
@@ -29,12 +31,20 @@ nlohmann::json to_json(const Fingerprint& file) {
   nlohmann::json item = {{"bytes", file.bytes}, {"sample", file.sample}};
   if (!file.whole.empty())
     item["whole"] = file.whole;
+  if (!file.index.empty())
+    item["index"] = file.index;
   return item;
 }
 
 Fingerprint fingerprint_from(const nlohmann::json& item) {
   return {field<Index>(item, "bytes", count_range), field<std::string>(item, "sample"),
-          field_or(item, "whole", std::string())};
+          field_or(item, "whole", std::string()), field_or(item, "index", std::string())};
+}
+
+// Why two that read alike are not the same.
+const char* hidden_difference(const Fingerprint& before, const Fingerprint& now) {
+  return before.whole == now.whole && before.index != now.index ? ", but it has other documents by its .idx"
+                                                                : ", by its header; but its tokens are others";
 }
 
 std::string text_of(const Fingerprint& file) {
@@ -50,9 +60,9 @@ void note_first(const std::vector<std::string>& notes, const char* what, const N
     note(fmt::format("and {} more", counted(static_cast<Index>(notes.size() - most_notes), what)));
 }
 
-void note_repeated_files(const RunConfig& config, const Note& note) {
+void note_repeated_files(const std::vector<std::string>& train, const Note& note) {
   std::map<std::string, Index> times;
-  for (const std::string& path : config.data.train)
+  for (const std::string& path : train)
     ++times[path];
   std::vector<std::string> notes;
   for (const auto& [path, count] : times)
@@ -62,38 +72,49 @@ void note_repeated_files(const RunConfig& config, const Note& note) {
 }
 
 // Validation on what is trained on says nothing about other text.
-void note_files_in_both(const RunConfig& config, const nlohmann::json& contents, const Note& note) {
+void note_files_in_both(const std::vector<std::string>& train, const std::vector<std::string>& validation,
+                        const nlohmann::json& contents, const Note& note) {
   std::map<std::string, std::string> trained;  // what a file holds, and its path
-  for (std::size_t i = 0; i < config.data.train.size(); ++i)
-    trained.emplace(contents["train"][i].dump(), config.data.train[i]);
+  for (std::size_t i = 0; i < train.size(); ++i)
+    trained.emplace(contents["train"][i].dump(), train[i]);
   std::vector<std::string> notes;
-  for (std::size_t i = 0; i < config.data.validation.size(); ++i)
+  for (std::size_t i = 0; i < validation.size(); ++i)
     if (const auto same = trained.find(contents["validation"][i].dump()); same != trained.end())
       notes.push_back(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
-                                  config.data.validation[i], same->second));
+                                  validation[i], same->second));
   note_first(notes, "such file", note);
 }
 
 nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {
   nlohmann::json contents = {{"train", nlohmann::json::array()}, {"validation", nlohmann::json::array()}};
   std::vector<TokenFile> files;
-  for (const std::vector<std::string>* paths : {&config.data.train, &config.data.validation})
+  const std::vector<std::string> train = token_files_of(config.data.train);
+  const std::vector<std::string> validation = token_files_of(config.data.validation);
+  for (const std::vector<std::string>* paths : {&train, &validation})
     for (const std::string& path : *paths)
       files.emplace_back(Path(path));
   const bool reads_all = total_bytes(files) <= config.data.check_limit;
   std::vector<std::string> notes;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const bool is_train = i < config.data.train.size();
+    const bool is_train = i < train.size();
     contents[is_train ? "train" : "validation"].push_back(to_json(files[i].fingerprint(reads_all)));
     notes.push_back((is_train ? "trains on " : "validates on ") + to_text(files[i].info()));
   }
   note_first(notes, "token file", note);
-  note_files_in_both(config, contents, note);
-  note_repeated_files(config, note);
+  note_files_in_both(train, validation, contents, note);
+  note_repeated_files(train, note);
   return contents;
 }
 
 }  // namespace
+
+std::vector<std::string> token_files_of(const std::vector<std::string>& entries) {
+  std::vector<std::string> files;
+  for (const std::string& entry : entries)
+    for (std::string& file : expand_token_files(entry))
+      files.push_back(std::move(file));
+  return files;
+}
 
 Index total_bytes(const std::vector<TokenFile>& files) {
   Index bytes = 0;
@@ -125,11 +146,14 @@ std::string changed_data_files(const CheckpointReader& checkpoint, const nlohman
       const nlohmann::json& theirs = list_field(stored, kind);
       const nlohmann::json& ours = list_field(contents, kind);
       for (std::size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
-        const std::string before = i < theirs.size() ? text_of(fingerprint_from(theirs[i])) : "absent";
-        const std::string now = i < ours.size() ? text_of(fingerprint_from(ours[i])) : "absent";
-        if (i >= theirs.size() || i >= ours.size() || !(fingerprint_from(theirs[i]) == fingerprint_from(ours[i])))
-          lines += fmt::format("\n  data.{}[{}]: {} -> {}{}", kind, i, before, now,
-                               before == now ? ", by its header; but its tokens are others" : "");
+        const auto before = i < theirs.size() ? std::optional(fingerprint_from(theirs[i])) : std::nullopt;
+        const auto now = i < ours.size() ? std::optional(fingerprint_from(ours[i])) : std::nullopt;
+        if (before == now)
+          continue;
+        const std::string text_before = before ? text_of(*before) : "absent";
+        const std::string text_now = now ? text_of(*now) : "absent";
+        lines += fmt::format("\n  data.{}[{}]: {} -> {}{}", kind, i, text_before, text_now,
+                             text_before == text_now ? hidden_difference(*before, *now) : "");
       }
     }
   } catch (const std::runtime_error& error) {

@@ -14,14 +14,17 @@
 
 namespace espalier {
 
+/// The files that entries of data.train or data.validation name.
+std::vector<std::string> token_files_of(const std::vector<std::string>& entries);
+
 /// Of all files, headers included.
 Index total_bytes(const std::vector<TokenFile>& files);
 
 /// Size and checksums of each token file, for the checkpoints: {"train": [{"bytes": 1, "sample": "...", "whole":
 /// "..."}], "validation": []}, in the order of the config. "whole" is of all tokens; it is absent where the file has no
 /// checksum of its own and the files are larger than data.check_limit together. "sample" is of 64 pieces all over the
-/// file. `note` is told how each is read, and which files are in both lists. Rank 0 reads, all ranks know.
-/// Collective.
+/// file, "index" of Megatron's .idx. `note` is told how each is read, and which files are in both lists. Rank 0 reads,
+/// all ranks know. Collective.
 /// @throws Error (data).
 nlohmann::json describe_data_files(const RunConfig& config, const Communicator& world,
                                    const std::function<void(const std::string&)>& note);

@@ -13,7 +13,7 @@ namespace espalier {
 
 /// Micro-batches of this rank, as many on every rank.
 struct EvaluationData {
-  Index valid_tokens = 0;  ///< of all ranks
+  Index valid_tokens = 0;  ///< the most that may count, of all ranks
   Index num_samples = 0;   ///< of all ranks
   Index num_batches = 0;
   std::function<Batch(Index)> batch;
@@ -26,11 +26,17 @@ struct EvaluationData {
   }
 };
 
-/// Mean cross-entropy per token, in nats, of the sequences of `data`: the same on every rank. Nothing where
+struct MeanLoss {
+  double loss = 0;         ///< cross-entropy per token, in nats
+  Index valid_tokens = 0;  ///< that it is the mean of
+};
+
+/// Of the sequences of `data`: the same on every rank. Nothing where
 /// `must_stop`, which is asked on every rank before each batch and after the last, says so on all of them. Collective.
 /// @pre the model has room for the micro-batches
+/// @throws Error (data) where no target of them counts
 template <class P>
-std::optional<double> evaluate_loss(LoadedModel<P>& model, const EvaluationData& data, const Communicator& world,
-                                    const std::function<bool(Index batches_done, Index batches)>& must_stop);
+std::optional<MeanLoss> evaluate_loss(LoadedModel<P>& model, const EvaluationData& data, const Communicator& world,
+                                      const std::function<bool(Index batches_done, Index batches)>& must_stop);
 
 }  // namespace espalier

@@ -357,8 +357,10 @@ class Executor {
 
 }  // namespace
 
-ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
-  ActivationMemory memory{.chunks = {}, .slots_together = std::max(1, slots_needed(schedule))};
+ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks,
+                                   bool separate_documents) {
+  ActivationMemory memory{
+      .chunks = {}, .slots_together = std::max(1, slots_needed(schedule)), .separate_documents = separate_documents};
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
     const int split = pending_weights_needed(schedule, chunk);
     // Without the split two sets take turns where gradients are sent, so that one may be on its way.

@@ -26,7 +26,8 @@ struct StepContext {
 };
 
 /// Activation memory of the chunks, as the list needs it.
-ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
+ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks,
+                                   bool separate_documents = false);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
 /// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.

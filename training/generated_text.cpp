@@ -32,8 +32,8 @@ GeneratedText::GeneratedText(const std::string& prompt, const GenerationRules& r
       random_(rules.seed, "generate"),
       decoder_(tokenizer),
       stop_(rules.stop_texts),
-      pending_(prompt) {
-  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens_, {.add_special_tokens = true});
+      pending_(rules.is_chat ? "" : prompt) {
+  tokenizer.encode(prompt.empty() ? "\n" : prompt, tokens_, {.add_special_tokens = !rules.is_chat});
   for (const TokenId token : tokens_)  // the text of what follows may depend on them
     decoder_.write(token);
 }

@@ -21,6 +21,8 @@ struct GenerationRules {
   std::vector<TokenId> stop_tokens;
   SamplingConfig sampling{.temperature = 0.8, .top_p = 0.95};
   std::uint64_t seed = 1;
+  bool is_chat =
+      false;  ///< prompts are conversations up to the answer, with all their tokens; the answer alone is written
 };
 
 /// A prompt and what the model makes of it, token by token: the same for the same seed, whatever stands beside it.

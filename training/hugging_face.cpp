@@ -8,6 +8,7 @@
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "training/hugging_face_architecture.hpp"
 #include "training/loss_scaler.hpp"
@@ -18,12 +19,13 @@
 namespace espalier {
 namespace {
 
+constexpr const char* generation_config = "generation_config.json";
+
 // What lies beside the weights and says how text is made of tokens, and tokens are chosen.
 constexpr const char* accompanying_files[] = {
-    "tokenizer.json",       "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",           "tokenizer.model",
-    "tokenizer.model.json",  // rules of a tiktoken file
-    "added_tokens.json",    "chat_template.jinja",   "generation_config.json"};
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt",        "tokenizer.model",       "tokenizer.model.json",  // rules of a tiktoken file
+    "added_tokens.json", "chat_template.jinja",   generation_config};
 
 // Of a run that has done nothing yet: its config holds the model, and all defaults.
 CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokenizer) {
@@ -75,6 +77,7 @@ Path import_hugging_face(const ForeignWeights& weights, const Path& from, const 
   for (const ShardRecord& record : records)
     blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
   copy_tokenizer(from, directory / "tokenizer");
+  keep_token_ids(weights.model(), directory / "tokenizer");
   return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
 }
 
@@ -104,7 +107,7 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
   std::size_t next = 0;
   for (const SafetensorsWriter::Tensor& planned : plan.tensors) {
     tensor.resize(tensor_bytes(planned.shape, planned.type));
-    // Outputs lie one below the other: in columns, where the weight is transposed.
+    // The parameters of a tensor, such as Q, K and V, are neighbours and stand one below the other, as (out, in).
     for (; next < parameters.size() && parameters[next].part.tensor == planned.name; ++next) {
       const ForeignParameter& parameter = parameters[next];
       const std::size_t row = tensor_bytes({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
@@ -142,6 +145,34 @@ void copy_tokenizer(const Path& from, const Path& to) {
     make_directories(to);
     write_file_atomically(to / name, read_file(from / name, ExitCode::data, LargestFile::manifest));
   }
+}
+
+void keep_token_ids(const HuggingFaceModel& model, const Path& to) {
+  std::error_code missing;
+  if (model.token_ids.empty() || std::filesystem::exists(to / generation_config, missing))
+    return;
+  make_directories(to);
+  write_file_atomically(to / generation_config, json_text(model.token_ids, 2) + "\n");
+}
+
+nlohmann::ordered_json kept_token_ids(const Path& directory) {
+  const Path path = directory / generation_config;
+  std::error_code missing;
+  if (!std::filesystem::exists(path, missing))
+    return nlohmann::ordered_json::object();
+  std::string reason;
+  try {
+    return token_ids_in(parse_json(read_file(path, ExitCode::data, LargestFile::record)));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    reason = error.what();
+  }
+  throw Error(ExitCode::data, {.what = "the ids of special tokens cannot be read",
+                               .where = path.string(),
+                               .got = reason,
+                               .wanted = "generation_config.json as transformers writes it",
+                               .todo = "correct the file or remove it"});
 }
 
 }  // namespace espalier

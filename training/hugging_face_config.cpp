@@ -64,11 +64,7 @@ ModelConfig gpt2_from(const json& config) {
 }
 
 ordered_json gpt2_to(const ModelConfig& model) {
-  // The id that transformers takes for both where none is given.
-  const json end_of_text = model.vocab_size == 50257 ? json(50256) : json();
   return {{"model_type", "gpt2"},
-          {"bos_token_id", end_of_text},
-          {"eos_token_id", end_of_text},
           {"vocab_size", model.vocab_size},
           {"n_positions", model.max_sequence_length},
           {"n_layer", model.num_layers},
@@ -81,6 +77,13 @@ ordered_json gpt2_to(const ModelConfig& model) {
           {"attn_pdrop", model.attention_dropout},
           {"embd_pdrop", model.embedding_dropout},
           {"resid_pdrop", model.residual_dropout}};
+}
+
+// An id, or several of which each will do.
+void require_token_ids(const char* key, const json& ids) {
+  const auto is_id = [](const json& id) { return id.is_number_integer() && id >= 0 && id < LargestModel::vocabulary; };
+  if (!is_id(ids) && !(ids.is_array() && !ids.empty() && std::ranges::all_of(ids, is_id)))
+    refuse_field(key, ids, "the id of a token, or a list of ids");
 }
 
 // The words of transformers for a type.
@@ -106,6 +109,7 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
     refuse_quantization(config);
     model.config = model.architecture == Architecture::gpt2 ? gpt2_from(config)
                                                             : llama_from_hugging_face(model.architecture, config);
+    model.token_ids = token_ids_in(config);
     const std::vector<std::string> broken = problems(model.config);
     if (!broken.empty())
       throw std::runtime_error(broken.front());
@@ -122,6 +126,16 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
                                .todo = "name another model"});
 }
 
+ordered_json token_ids_in(const json& config) {
+  ordered_json ids = ordered_json::object();
+  for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (is_set(config, key)) {
+      require_token_ids(key, config.at(key));
+      ids[key] = config.at(key);
+    }
+  return ids;
+}
+
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type) {
   nlohmann::ordered_json config = {{"architectures", {to_string(model.architecture)}}};
   const ordered_json keys = model.architecture == Architecture::gpt2
@@ -129,6 +143,8 @@ nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, Scalar
                                 : llama_to_hugging_face(model.architecture, model.config);
   for (const auto& [key, value] : keys.items())
     config[key] = value;
+  config["bos_token_id"] = config["eos_token_id"] = nullptr;  // without these keys transformers has ids of its own
+  config.update(model.token_ids);
   config["dtype"] = dtype_words(type);
   config["torch_dtype"] = dtype_words(type);  // before transformers 4.56
   return config;

@@ -14,7 +14,12 @@ namespace espalier {
 struct HuggingFaceModel {
   HuggingFaceArchitecture architecture = HuggingFaceArchitecture::gpt2;
   ModelConfig config;
+  /// Those of bos_token_id, eos_token_id and pad_token_id that are known: an id each, or a list of ids.
+  nlohmann::ordered_json token_ids = nlohmann::ordered_json::object();
 };
+
+/// HuggingFaceModel::token_ids of a config.json or generation_config.json. @throws std::runtime_error
+nlohmann::ordered_json token_ids_in(const nlohmann::json& config);
 
 /// @throws Error (data) for a file that cannot be read, an architecture that is not known, and a setting that Espalier
 /// does not compute: its key, its value and what is wanted

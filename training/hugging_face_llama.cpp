@@ -98,21 +98,6 @@ void read_biases(Architecture architecture, const json& config, ModelConfig& mod
                  "the same as mlp_bias: Espalier has biases in all linear layers of a Llama or in none");
 }
 
-// The ids that begin and end a text, where the size of the vocabulary tells the family.
-void add_token_ids(ordered_json& config, Index vocab_size) {
-  json begin, end;
-  switch (vocab_size) {
-    case 32000: begin = 1, end = 2; break;             // Llama 2, Mistral
-    case 128256: begin = 128000, end = 128001; break;  // Llama 3
-    case 151936:                                       // Qwen
-    case 152064: begin = end = 151643; break;
-    case 49152: begin = end = 0; break;  // SmolLM
-    default: break;
-  }
-  config["bos_token_id"] = begin;
-  config["eos_token_id"] = end;
-}
-
 const char* model_type_of(Architecture architecture) {
   switch (architecture) {
     case Architecture::mistral: return "mistral";
@@ -157,7 +142,6 @@ ModelConfig llama_from_hugging_face(Architecture architecture, const json& confi
 
 ordered_json llama_to_hugging_face(Architecture architecture, const ModelConfig& model) {
   ordered_json config = {{"model_type", model_type_of(architecture)}};
-  add_token_ids(config, model.vocab_size);
   const bool is_dynamic = model.rotary.scaling == RotaryScaling::dynamic;
   config["vocab_size"] = model.vocab_size;
   config["max_position_embeddings"] = is_dynamic ? model.rotary.original_length : model.max_sequence_length;

@@ -55,6 +55,7 @@ class ForeignWeights {
   std::vector<ForeignParameter> parameters_;
 };
 
+/// Of a tensor without gaps.
 std::size_t tensor_bytes(const std::vector<Index>& shape, ScalarType type);
 
 /// out (columns, rows) = in (rows, columns)

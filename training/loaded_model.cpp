@@ -87,24 +87,28 @@ void LoadedModel<P>::require_memory(std::size_t activations, const std::string& 
 }
 
 template <class P>
-void LoadedModel<P>::make_room(Index micro_batch, Index length) {
-  const ActivationBytes bytes = model_.measure_activations(micro_batch, length, forward_memory());
+void LoadedModel<P>::make_room(Index micro_batch, Index length, bool separate_documents) {
+  const ActivationMemory memory = forward_memory(separate_documents);
+  const ActivationBytes bytes = model_.measure_activations(micro_batch, length, memory);
   require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace),
                  "lower the micro-batch or the sequence length");
-  model_.plan_activations(micro_batch, length, forward_memory());
+  model_.plan_activations(micro_batch, length, memory);
   length_ = length;
 }
 
 template <class P>
 void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
-                                  const std::function<void(std::span<const float>)>& visit) {
+                                  const std::function<void(std::span<const float>)>& visit,
+                                  const std::vector<int>& positions) {
   // The head has room for so many rows; what is more costs a forward pass each time.
   const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);
   const auto end = static_cast<Index>(tokens.size());
   for (Index first = end - count; first < end; first += most) {
     const Index rows = std::min(most, end - first);
-    const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(first + rows));
-    visit(to_host(model_.logits(exec_, prefix, rows)));
+    const auto prefix_of = [&](const std::vector<int>& all) {
+      return all.empty() ? all : std::vector<int>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first + rows));
+    };
+    visit(to_host(model_.logits(exec_, prefix_of(tokens), rows, prefix_of(positions))));
   }
 }
 

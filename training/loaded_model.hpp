@@ -35,8 +35,9 @@ class LoadedModel {
   Decoder<P>& decoder() { return model_; }
   const ExecSpace& exec() const { return exec_; }
 
-  /// Makes room for micro-batches of (micro_batch, length). @throws Error (memory) where they do not fit.
-  void make_room(Index micro_batch, Index length);
+  /// Makes room for micro-batches of (micro_batch, length), with positions if documents are separate.
+  /// @throws Error (memory) where they do not fit.
+  void make_room(Index micro_batch, Index length, bool separate_documents = false);
 
   /// Makes room for sequences of up to `length` tokens whose keys and values are kept. @throws Error (memory)
   void make_room_to_generate(Index sequences, Index length);
@@ -57,8 +58,9 @@ class LoadedModel {
 
   /// Gives `visit` the logits of the last `count` tokens, row by row, several rows of V at a time, of what follows each
   /// of them. @pre one rank; room for micro-batches of one sequence that holds the tokens; count <= tokens.size()
+  /// @param positions of the tokens, in separate documents
   void visit_logits(const std::vector<TokenId>& tokens, Index count,
-                    const std::function<void(std::span<const float>)>& visit);
+                    const std::function<void(std::span<const float>)>& visit, const std::vector<int>& positions = {});
 
  private:
   void require_memory(std::size_t activations, const std::string& todo = "") const;

@@ -15,6 +15,8 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"loss_scale", report.loss_scale},
                                  {"skipped_steps", report.skipped_steps},
                                  {"tokens", report.tokens},
+                                 {"valid_tokens", report.counts.valid_tokens},
+                                 {"attention_share", report.counts.attention_share},
                                  {"tokens_per_second", progress.tokens_per_second},
                                  {"step_seconds", report.step_seconds},
                                  {"seconds", json_by_name<Phase>(report.seconds.seconds)},

@@ -22,10 +22,8 @@ struct PlannedModel {
 /// A preset of the planner, or a file where the text ends with ".toml". @throws Error (usage).
 PlannedModel planned_model(const std::string& name_or_file);
 
-/// A config of `train`, of which [model], [batch] and run.attention are read: whatever else it says or lacks is for
-/// `train`.
-/// [model] may describe what `train` has not yet: any preset of the planner, position = "alibi"
-/// (docs/planner.md). @param name of the file, for messages
+/// Reads [model], [batch] and run.attention of a config of `train`, and no other key. [model] may also be what `train`
+/// cannot train: any preset of the planner, position = "alibi" (docs/planner.md). @param name of the file, for messages
 /// @throws Error (usage) that lists every problem with its position.
 PlannedModel parse_planned_model(const std::string& text, const std::string& name);
 

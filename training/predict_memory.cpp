@@ -8,6 +8,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "models/decoder.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "training/config_warnings.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/forward_backward.hpp"
 #include "training/gemm_rate.hpp"
@@ -83,7 +84,7 @@ std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& 
     return std::ranges::none_of(absent, [&](const auto& library) { return library.first == key; });
   };
   return (is_here("matmul") ? matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) : 0) +
-         (is_here("attention") && config.model.shape.attention_dropout == 0  // which our own kernels compute
+         (is_here("attention") && why_not_cudnn(config).empty()
               ? attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention)
               : 0);
 }
@@ -95,9 +96,9 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
   const TensorParallel<Compute<P>> tensor(tensor_rank, layout.tensor, layout.sequence_parallel);
   const Decoder<P> model(parameters, config.model.shape, chunks, tensor);
   parameters.lay_out();
-  const auto activations =
-      model.measure_activations(config.layout.micro_batch, config.sequence_length,
-                                activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks));
+  const auto activations = model.measure_activations(
+      config.layout.micro_batch, config.sequence_length,
+      activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks, config.data.separates_documents()));
   MemoryByCategory memory;
   const auto set = [&](Category category, std::uint64_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);

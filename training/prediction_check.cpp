@@ -19,6 +19,11 @@ namespace {
 
 double percent_over(double measured, double predicted) { return 100 * (measured / predicted - 1); }
 
+double flops_of_step(const RunConfig& config, double attention_share) {
+  return static_cast<double>(config.tokens_per_step()) *
+         training_flops_per_token(config.model.shape, config.sequence_length, attention_share);
+}
+
 }  // namespace
 
 // What each rank tells rank 0.
@@ -34,8 +39,8 @@ PredictionCheck::PredictionCheck(const RunConfig& config, const Layout& layout, 
     : mesh_(mesh),
       memory_(predict_memory(config, layout)),
       outlook_(time_outlook(config, layout, gemm_rate)),
-      seconds_at_gemm_rate_(static_cast<double>(config.tokens_per_step()) *
-                            training_flops_per_token(config.model.shape, config.sequence_length) / gemm_rate) {}
+      seconds_at_gemm_rate_(flops_of_step(config, 1) / gemm_rate),
+      attention_seconds_(seconds_at_gemm_rate_ - flops_of_step(config, 0) / gemm_rate) {}
 
 std::string PredictionCheck::json() const {
   nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
@@ -65,6 +70,7 @@ void PredictionCheck::add(const StepReport& report) {
     return;
   ++steps_;
   step_seconds_ += report.step_seconds;
+  attention_shares_ += report.counts.attention_share;
   for (std::size_t i = 0; i < num_phases; ++i)
     if (static_cast<Phase>(i) != Phase::checkpoint)  // outside of the step
       sum_.seconds[i] += report.seconds.seconds[i];
@@ -147,11 +153,11 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   for (const PhaseSeconds& stage : stages)
     measured.push_back(json_by_name<Phase>(stage.seconds));
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
-  if (step < seconds_at_gemm_rate_)
+  if (const double least = seconds_at_gemm_rate(attention_shares_ / static_cast<double>(steps_)); step < least)
     comparison.notes.push_back(
         fmt::format("gemm_fraction is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
                     "while something else ran; times predicted from it are too long",
-                    100 * seconds_at_gemm_rate_ / step));
+                    100 * least / step));
   if (!outlook_.time) {
     comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
     return;

@@ -25,8 +25,10 @@ class PredictionCheck {
   void add(const StepReport& report);
 
   /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: gemm_fraction is its share of a
-  /// step.
-  double seconds_at_gemm_rate() const { return seconds_at_gemm_rate_; }
+  /// step. @param attention_share that separate documents leave of attention
+  double seconds_at_gemm_rate(double attention_share) const {
+    return seconds_at_gemm_rate_ - (1 - attention_share) * attention_seconds_;
+  }
 
   struct Comparison {
     std::vector<std::string> notes;  ///< lines for people
@@ -44,9 +46,11 @@ class PredictionCheck {
   const ProcessMesh& mesh_;
   std::vector<MemoryByCategory> memory_;  // by stage
   TimeOutlook outlook_;
-  double seconds_at_gemm_rate_;
-  PhaseSeconds sum_;  // of the steps added
+  double seconds_at_gemm_rate_;  // of joined documents
+  double attention_seconds_;     // of these, in attention
+  PhaseSeconds sum_;             // of the steps added
   double step_seconds_ = 0;
+  double attention_shares_ = 0;
   Index steps_ = 0;
   Index reports_ = 0;
 };

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/run_directory.hpp"
@@ -168,7 +170,11 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
     note("the token files are not those of the checkpoint (--new-data):" + changed_data);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.text, mesh.layout().text()));
-  return {path, std::move(state), options.new_data && !(by_content && changed_data.empty())};
+  const bool other_order = std::any_of(differences.begin(), differences.end(), [](const ConfigDifference& difference) {
+    return difference.key.starts_with("data.") && difference.key != "data.train" &&
+           difference.key != "data.validation" && !may_change_on_resume(difference.key);
+  });
+  return {path, std::move(state), options.new_data && (other_order || !(by_content && changed_data.empty()))};
 }
 
 // The newest of the run's checkpoints whose data are sound.

@@ -35,6 +35,7 @@ const IntegerRange channels{1, LargestModel::channels};
 constexpr double not_given = -1;
 const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
+const std::vector<std::string> document_modes = {"joined", "separate"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
 // Those of a layout, which it is read from and written to.
@@ -79,11 +80,18 @@ void visit_keys(Config& c, Visitor&& v) {
   visit_model(c.model.shape, v);
 
   v.section("data", "Token files, made by `espalier data pack` (Megatron's, nanoGPT's and llm.c's are read too).");
-  v.strings("train", c.data.train, "files to train on");
+  v.strings("train", c.data.train, "files to train on, or patterns of files");
   v.strings("validation", c.data.validation, "files to validate on");
   v.text("tokenizer", c.data.tokenizer,
          "that made them: file or directory, copied into the run; \"\": that of --init-from, or bytes");
-
+  v.choice("documents", c.data.documents, document_modes,
+           "separate: no token sees one of another document, and positions restart");
+  v.integer("document_end", c.data.document_end, {-1, LargestModel::vocabulary - 1},
+            "token id that ends documents in files that do not state them; -1: none");
+  v.reals("weights", c.data.weights, {0, 1e9}, "share of each entry of train in the samples; []: by their sizes");
+  v.reals("epochs", c.data.epochs, {0, 1e9}, "instead: how often each is read while others are read once");
+  v.real("validation_fraction", c.data.validation_fraction, {0, 0.99},
+         "share of the documents of train that validates instead");
   v.bytes("check_limit", c.data.check_limit, not_negative,
           "at each launch, files up to this total size are compared with their checksums");
 
@@ -340,9 +348,16 @@ std::string to_toml(const RunConfig& config) {
 bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
 
 bool may_change_on_resume(const std::string& key) {
-  static const std::vector<std::string> frozen = {
-      "model.",  "rotary.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length",
-      "run.seed"};
+  static const std::vector<std::string> frozen = {"model.",
+                                                  "rotary.",
+                                                  "data.train",
+                                                  "data.validation",
+                                                  "data.document",
+                                                  "data.weights",
+                                                  "data.epochs",
+                                                  "batch.global_batch_size",
+                                                  "batch.sequence_length",
+                                                  "run.seed"};
   const auto is_frozen = [&](const std::string& prefix) { return key.starts_with(prefix); };
   return is_dropout(key) || std::none_of(frozen.begin(), frozen.end(), is_frozen);
 }

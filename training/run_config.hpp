@@ -27,7 +27,15 @@ struct RunConfig {
   struct Data {
     std::vector<std::string> train;
     std::vector<std::string> validation;
-    std::string tokenizer;               ///< file or directory; empty: training/run_tokenizer.hpp
+    std::string tokenizer;  ///< file or directory; empty: training/run_tokenizer.hpp
+    std::string documents = "joined";
+    bool separates_documents() const { return documents == "separate"; }
+    Index document_end = -1;  ///< a token id; -1: none
+    std::vector<double>
+        weights;  ///< of the entries of train, at most one of the two lists; empty: one set of all files
+    std::vector<double> epochs;
+    double validation_fraction = 0;
+    bool validates() const { return !validation.empty() || validation_fraction > 0; }
     Index check_limit = Index{8} << 30;  ///< bytes
   } data;
 

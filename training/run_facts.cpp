@@ -10,6 +10,7 @@
 #include "io/token_frequencies.hpp"
 #include "parallel/host_cores.hpp"
 #include "parallel/texts.hpp"
+#include "training/data_files.hpp"
 #include "training/link_check.hpp"
 
 namespace espalier {
@@ -18,7 +19,7 @@ namespace {
 // The files were read a moment ago: what fails now fails in the training as well, which tells it.
 void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
   try {
-    const TokenFrequencies frequencies = sample_frequencies(config.data.train);
+    const TokenFrequencies frequencies = sample_frequencies(token_files_of(config.data.train));
     facts["train_tokens"] = frequencies.num_tokens;
     facts["unigram_loss"] = frequencies.unigram_loss;
   } catch (const Error&) {

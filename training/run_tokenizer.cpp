@@ -10,6 +10,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
 #include "training/checkpoint_tokenizer.hpp"
+#include "training/data_files.hpp"
 #include "training/generated_text.hpp"
 #include "training/hugging_face.hpp"
 #include "training/hugging_face_start.hpp"
@@ -21,8 +22,8 @@ Path kept_tokenizer(const Path& run) { return run / "tokenizer"; }
 
 // The first that a token file names.
 std::string stated_tokenizer(const RunConfig::Data& data) {
-  for (const std::vector<std::string>* paths : {&data.train, &data.validation})
-    for (const std::string& path : *paths)
+  for (const std::vector<std::string>* entries : {&data.train, &data.validation})
+    for (const std::string& path : token_files_of(*entries))
       if (const std::string name = TokenFile(path).info().tokenizer; !name.empty())
         return name;
   return "";
@@ -38,12 +39,12 @@ Path tokenizer_of_start(const Path& start) {
 }
 
 Path found_tokenizer(const RunConfig& config, const std::string& init_from) {
-  if (const Path kept = kept_tokenizer(config.run.directory); !tokenizer_files(kept).empty())
+  if (const Path kept = kept_tokenizer(config.run.directory); has_tokenizer(kept))
     return kept;
   if (init_from.empty())
     return "";
   const Path path = tokenizer_of_start(init_from);
-  return tokenizer_files(path).empty() ? Path() : path;
+  return has_tokenizer(path) ? path : Path();
 }
 
 RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,

@@ -19,6 +19,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/check_token_files.hpp"
+#include "training/data_files.hpp"
 #include "training/loss_scaler.hpp"
 #include "training/stored_config.hpp"
 
@@ -29,7 +30,13 @@ namespace {
 bool may_differ(const std::string& key) {
   constexpr std::array<std::string_view, 8> free = {
       "model.preset", "data.", "batch.micro_batch_size", "parallel.", "checkpoint.", "stability.", "emulate.", "run."};
-  constexpr std::array<std::string_view, 3> fixed = {"run.seed", "run.steps", "run.tokens"};
+  constexpr std::array<std::string_view, 7> fixed = {"run.seed",
+                                                     "run.steps",
+                                                     "run.tokens",
+                                                     "data.weights",
+                                                     "data.epochs",
+                                                     "data.document",
+                                                     "data.validation_fraction"};
   const auto begins = [&](std::string_view prefix) { return key.starts_with(prefix); };
   return std::any_of(free.begin(), free.end(), begins) && std::none_of(fixed.begin(), fixed.end(), begins);
 }
@@ -37,7 +44,7 @@ bool may_differ(const std::string& key) {
 // Of each file to train on: "5000 tokens, checksum 0123456789abcdef". Of formats without one it is of samples.
 nlohmann::json token_files(const RunConfig& config) {
   nlohmann::json files = nlohmann::json::array();
-  for (const std::string& path : config.data.train) {
+  for (const std::string& path : token_files_of(config.data.train)) {
     const TokenFile file(path);
     const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
     files.push_back(fmt::format("{}, checksum {}", counted(file.num_tokens(), "token"),

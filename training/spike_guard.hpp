@@ -47,6 +47,9 @@ class SpikeGuard {
   /// Judges a step before its update, and remembers its values if there is to be one.
   Judgement judge(double loss, double gradient_norm);
 
+  /// A step that no token of counts: it is no anomaly, and updates nothing.
+  void skip_empty() { ++skipped_; }
+
   Index skipped() const { return skipped_; }  ///< steps since the start of the run
 
   /// All of it, for checkpoints. @throws std::runtime_error on a state of something else.

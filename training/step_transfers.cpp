@@ -21,19 +21,21 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
   staged.reserve(microbatches.size());
   if constexpr (exec_is_host) {
     for (const Batch& batch : microbatches)
-      staged.push_back({batch.inputs.data(), batch.targets.data(), batch.first_sample});
+      staged.push_back(tokens_of(batch));
     return staged;
   }
   if (tokens_are_read_)
     compat::fence(exec, "espalier::StepTransfers: the tokens of before have been copied");
   std::size_t count = 0;
   for (const Batch& batch : microbatches)
-    count += batch.inputs.size() + batch.targets.size();
+    count += batch.inputs.size() + batch.targets.size() + batch.positions.size();
+  static_assert(std::is_same_v<TokenId, int>, "positions lie between tokens");
   auto* next = reinterpret_cast<TokenId*>(room(tokens_, count * sizeof(TokenId)));
   for (const Batch& batch : microbatches) {
     TokenId* const targets = std::copy(batch.inputs.begin(), batch.inputs.end(), next);
-    staged.push_back({next, targets, batch.first_sample});
-    next = std::copy(batch.targets.begin(), batch.targets.end(), targets);
+    TokenId* const positions = std::copy(batch.targets.begin(), batch.targets.end(), targets);
+    staged.push_back({next, targets, batch.first_sample, batch.positions.empty() ? nullptr : positions});
+    next = std::copy(batch.positions.begin(), batch.positions.end(), positions);
   }
   tokens_are_read_ = true;
   return staged;

@@ -13,8 +13,14 @@
 
 namespace espalier {
 
-/// What a step brings to its device and takes from it: tokens and a few numbers. By way of pinned memory, from which a
-/// GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
+/// The tokens of a batch, where they lie.
+inline TokenBatch tokens_of(const Batch& batch) {
+  return {batch.inputs.data(), batch.targets.data(), batch.first_sample,
+          batch.positions.empty() ? nullptr : batch.positions.data()};
+}
+
+/// What a step brings to its device and takes from it: tokens, their positions and a few numbers. By way of pinned
+/// memory, from which a GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
 class StepTransfers {
  public:
   /// The tokens of these micro-batches, for copies that `exec` is given before the next call. On hosts those of

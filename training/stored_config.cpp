@@ -50,15 +50,15 @@ class MayChange {
   MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
       : stored_(stored), config_(config), paths_(paths) {}
   bool operator()(const std::string& key) const {
-    return may_change_on_resume(key) || (key == "data.train" && may_be("train", config_.data.train)) ||
+    return may_change_on_resume(key) || (paths_ == DataPaths::any && key.starts_with("data.")) ||
+           (key == "data.train" && may_be("train", config_.data.train)) ||
            (key == "data.validation" && may_be("validation", config_.data.validation));
   }
 
  private:
   bool may_be(const char* key, const std::vector<std::string>& files) const {
     const std::vector<std::string> before = stored_files(stored_, key);
-    return paths_ == DataPaths::any || (paths_ == DataPaths::as_many && before.size() == files.size()) ||
-           same_files(before, files);
+    return (paths_ == DataPaths::as_many && before.size() == files.size()) || same_files(before, files);
   }
 
   const std::string& stored_;
@@ -116,7 +116,12 @@ RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& 
   Index micro_batch = 0;
   reader.read("batch", "sequence_length", length);
   reader.read("batch", "micro_batch_size", micro_batch);
-  std::vector<std::string> overrides = {fmt::format("batch.sequence_length={}", length)};
+  std::string documents = "joined";  // also of what was imported, and of older versions
+  Index document_end = -1;
+  reader.read("data", "documents", documents);
+  reader.read("data", "document_end", document_end);
+  std::vector<std::string> overrides = {fmt::format("batch.sequence_length={}", length), "data.documents=" + documents,
+                                        fmt::format("data.document_end={}", document_end)};
   if (!compute.empty())
     overrides.push_back("precision.compute=" + compute);
   if (!residual.empty())

@@ -30,6 +30,9 @@ Windows windows_of(std::span<const GeneratedText> texts, const RunConfig& config
   windows.batch.sequence_length = length;
   windows.batch.inputs.assign(static_cast<std::size_t>(config.layout.micro_batch * length), 0);
   windows.batch.targets.assign(windows.batch.inputs.size(), -1);
+  if (config.data.separates_documents())  // each window is one
+    for (Index i = 0; i < std::ssize(windows.batch.inputs); ++i)
+      windows.batch.positions.push_back(static_cast<int>(i % length));
   windows.rows.assign(static_cast<std::size_t>(config.layout.micro_batch), nothing);
   for (Index i = 0; i < std::ssize(texts); ++i) {
     if (!goes_on(texts[static_cast<std::size_t>(i)], length))

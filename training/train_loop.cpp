@@ -17,8 +17,10 @@
 #include "parallel/failure.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
+#include "training/config_warnings.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
+#include "training/loaders.hpp"
 #include "training/peak_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/prediction_check.hpp"
@@ -93,11 +95,12 @@ class Loop {
     const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())
       return TrainOutcome::not_begun;
+    note_loaders(config_, trainer.loader(), trainer.validation(), tell);
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
-      note("attention by " + (config_.model.shape.attention_dropout > 0
-                                  ? std::string("own kernels, not cuDNN: it has no dropout that every layout repeats")
-                                  : describe_attention<Compute<P>>(attention_shape(config_, layout_))));
+      note("attention by " + (why_not_cudnn(config_).empty()
+                                  ? describe_attention<Compute<P>>(attention_shape(config_, layout_))
+                                  : "own kernels, not cuDNN: " + why_not_cudnn(config_)));
     if (const std::size_t bytes = mesh_.world().context().link_bytes(); bytes > 0)
       note(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
     try {
@@ -312,10 +315,12 @@ class Loop {
     TrainProgress progress;
     progress.total_steps = total;
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
-    progress.gemm_fraction = prediction_->seconds_at_gemm_rate() / report.step_seconds;
+    progress.gemm_fraction = prediction_->seconds_at_gemm_rate(report.counts.attention_share) / report.step_seconds;
     if (peak_rate_)
-      progress.mfu = progress.tokens_per_second * model_flops_per_token(config_.model.shape, config_.sequence_length) /
-                     *peak_rate_;
+      progress.mfu =
+          progress.tokens_per_second *
+          model_flops_per_token(config_.model.shape, config_.sequence_length, report.counts.attention_share) /
+          *peak_rate_;
     return progress;
   }
 

@@ -14,40 +14,11 @@
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
+#include "training/loaders.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
-
-LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
-  LoaderOptions options;
-  options.micro_batch_size = config.layout.micro_batch;
-  options.sequence_length = config.sequence_length;
-  options.global_batch_size = config.layout.global_batch;
-  options.rank = mesh.dp().rank();
-  options.size = mesh.dp().size();
-  options.seed = static_cast<std::uint64_t>(config.run.seed);
-  options.vocab_size = config.model.shape.vocab_size;
-  return options;
-}
-
-// All files must come from one tokenizer, as far as they say from which. The first that says sets it.
-std::vector<TokenFile> open_files(const std::vector<std::string>& paths, std::string& tokenizer) {
-  std::vector<TokenFile> files;
-  for (const std::string& path : paths) {
-    const TokenFile& file = files.emplace_back(path);
-    const std::string& name = file.info().tokenizer;
-    if (!tokenizer.empty() && !name.empty() && name != tokenizer)
-      throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
-                                   .where = path,
-                                   .got = name,
-                                   .wanted = tokenizer,
-                                   .todo = "pack all texts with one tokenizer"});
-    if (tokenizer.empty())
-      tokenizer = name;
-  }
-  return files;
-}
 
 // Allocates weights and gradients first: the reducer is built on them.
 template <class T>
@@ -57,6 +28,9 @@ GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh&
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
                                    parameters.parameters(), options);
 }
+
+// 0 without tokens: no gradient and no loss, rather than a NaN.
+double token_weight(Index valid_tokens) { return valid_tokens == 0 ? 0 : 1.0 / static_cast<double>(valid_tokens); }
 
 // The sign of a NaN means nothing, and depends on the order of operands; people would read it.
 double unsigned_if_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
@@ -87,7 +61,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
              TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
-      loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
+      loader_(open_training_loader(config, mesh, tokenizer_)),
       schedule_(proven_schedules(config, layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
@@ -103,13 +77,12 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
   constexpr bool has_own_residual = !std::is_same_v<Residual<P>, Compute<P>>;
   ESPALIER_ASSERT(has_own_residual == (has_masters<Compute<P>> && config.precision.residual == "state"),
                   "the trainer's residual stream is of another type than the config's");
-  if (!config.data.validation.empty())
-    validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
-                        config.run.eval_samples);
+  validation_ = open_validation_loader(config, mesh, tokenizer_);
   model_.use_graphs(config.run.cuda_graphs);
   model_.set_dropout_seed(static_cast<std::uint64_t>(config.run.seed));
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,
-                          activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank()))));
+                          activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
+                                            config.data.separates_documents()));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
   if constexpr (std::is_same_v<Compute<P>, float16>)
@@ -151,6 +124,10 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
     pace.part_done(0);
   }
   {
+    const PhaseTimer timer(report.seconds, Phase::data_comm);
+    report.counts = counts_of(microbatches, loader_.valid_tokens());
+  }
+  {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     model_.begin_gradients(exec_);
     Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
@@ -158,7 +135,7 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   reducer_.begin_step();
   report.bytes_sent = bytes_so_far();
   // The loss is a sum over tokens divided by the global number of valid ones: no layout can change the mean.
-  const double weight = 1.0 / static_cast<double>(loader_.valid_tokens());
+  const double weight = token_weight(report.counts.valid_tokens);
   report.loss_scale = loss_scaler_.scale();
   transit_ = {};
   forward_backward(context(), transfers_.stage(exec_, microbatches), schedule_, {weight, report.loss_scale * weight},
@@ -228,9 +205,12 @@ template <class P>
 void Trainer<P>::update(StepReport& report) {
   // A loss that is not finite has overflowed forward, without the scale: no other scale would help.
   const bool overflow = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
+  const bool is_empty = report.counts.valid_tokens == 0;
   report.learning_rate = learning_rate_.at(steps_done_);
   if (overflow)
     skip_overflow(report);
+  else if (is_empty)
+    spike_guard_.skip_empty();
   else
     report.judgement = spike_guard_.judge(report.loss, report.gradient_norm);
   if (report.judgement.anomaly != Anomaly::none && anomaly_observer_) {
@@ -243,7 +223,7 @@ void Trainer<P>::update(StepReport& report) {
   report.rollback = fate == StepFate::rollback;
   if (report.rollback)
     return;
-  report.skipped = overflow || fate == StepFate::skip;
+  report.skipped = overflow || is_empty || fate == StepFate::skip;
   if (!report.skipped)
     apply(report);
   report.skipped_steps = loss_scaler_.skipped() + spike_guard_.skipped();
@@ -254,7 +234,7 @@ void Trainer<P>::update(StepReport& report) {
   report.step = ++steps_done_;
   report.tokens = tokens();
   report.passed_over = loader_.num_passed_over();
-  if (std::isfinite(report.loss))  // a skipped one need not be, and a checkpoint keeps numbers only
+  if (std::isfinite(report.loss) && !is_empty)  // a skipped one need not be, and a checkpoint keeps numbers only
     last_loss_ = report.loss;
 }
 
@@ -286,9 +266,15 @@ Index Trainer<P>::tokens() const {
 }
 
 template <class P>
-void Trainer<P>::forward(const std::vector<Batch>& batches, Index valid_tokens) {
+TokenCounts Trainer<P>::counts_of(const std::vector<Batch>& batches, Index most_tokens) const {
+  return loader_.all_targets_count() ? TokenCounts{.valid_tokens = most_tokens}
+                                     : count_tokens(batches, config_.model.shape, mesh_->dp());
+}
+
+template <class P>
+void Trainer<P>::forward(const std::vector<Batch>& batches, double weight) {
   PhaseSeconds seconds;
-  forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
+  forward_only(context(), transfers_.stage(exec_, batches), weight, seconds);
 }
 
 template <class P>
@@ -306,9 +292,9 @@ double Trainer<P>::mean_loss(const std::function<bool()>& forward_all) {
 }
 
 template <class P>
-double Trainer<P>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
+double Trainer<P>::mean_loss(const std::vector<Batch>& batches, Index most_tokens) {
   return mean_loss([&] {
-    forward(batches, valid_tokens);
+    forward(batches, token_weight(counts_of(batches, most_tokens).valid_tokens));
     return true;
   });
 }
@@ -321,6 +307,8 @@ std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index
   const Index stages = mesh_->pp().size();
   const Index most = 16 * stages;
   const Index total = validation_->num_batches();
+  const Index most_tokens = validation_->valid_tokens();
+  Index valid_tokens = validation_->all_targets_count() ? most_tokens : 0;
   Index at_a_time = stages;
   Index done = 0;
   const double loss = mean_loss([&] {
@@ -331,7 +319,9 @@ std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index
       std::vector<Batch> batches;
       for (const Index end = std::min(done + at_a_time, total); done < end; ++done)
         batches.push_back(validation_->batch(done));
-      forward(batches, validation_->valid_tokens());
+      forward(batches, token_weight(most_tokens));
+      if (!validation_->all_targets_count())
+        valid_tokens += count_tokens(batches, config_.model.shape, mesh_->dp()).valid_tokens;
       compat::fence(exec_, "espalier::Trainer::evaluate: a stop is asked for between batches");
       const double seconds = all_reduce(mesh_->world(), stopwatch.seconds(), ReduceOp::max);  // one size on all ranks
       const double wanted = static_cast<double>(std::ssize(batches)) * seconds_at_a_time / std::max(seconds, 1e-9);
@@ -339,7 +329,10 @@ std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index
     }
     return true;
   });
-  return done < total ? std::nullopt : std::optional(loss);
+  if (done < total)
+    return std::nullopt;
+  require_valid(valid_tokens);
+  return loss / (static_cast<double>(valid_tokens) / static_cast<double>(most_tokens));
 }
 
 template <class P>

@@ -17,6 +17,7 @@
 #include "training/run_layout.hpp"
 #include "training/spike_guard.hpp"
 #include "training/step_transfers.hpp"
+#include "training/token_counts.hpp"
 
 namespace espalier {
 
@@ -26,13 +27,15 @@ struct StepReport {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  IndexRange samples;       ///< global samples of the step
-  Index tokens = 0;         ///< trained on so far
-  Index passed_over = 0;    ///< samples, since the start of the run
-  bool stop = false;        ///< some rank asked to stop
-  double loss_scale = 1;    ///< that the gradients were computed with
-  Judgement judgement;      ///< how loss and norm compare with those of the steps before
-  bool skipped = false;     ///< nothing was updated: a spike, or gradients that overflowed under the loss scale
+  IndexRange samples;     ///< global samples of the step
+  TokenCounts counts;     ///< of the step
+  Index tokens = 0;       ///< trained on so far
+  Index passed_over = 0;  ///< samples, since the start of the run
+  bool stop = false;      ///< some rank asked to stop
+  double loss_scale = 1;  ///< that the gradients were computed with
+  Judgement judgement;    ///< how loss and norm compare with those of the steps before
+  bool skipped = false;   ///< nothing was updated: a spike, gradients that overflowed under the loss scale, or no token
+                          ///< that counts
   Index skipped_steps = 0;  ///< since the start of the run
   bool rollback = false;    ///< nothing was updated, and the step does not count: the run is to go back
   double step_seconds = 0;
@@ -71,6 +74,8 @@ class Trainer {
   /// asked by all ranks and gives all the same answer; after a yes there is no loss.
   std::optional<double> evaluate(const std::function<bool(Index batches_done, Index batches)>& must_stop = {});
   bool has_validation() const { return validation_.has_value(); }
+  const TokenLoader& loader() const { return loader_; }
+  const std::optional<SequentialLoader>& validation() const { return validation_; }
 
   /// Mean loss over the first samples of the next step, forward only: the same number on any layout, up to rounding,
   /// so that a checkpoint can tell whether it was resumed rightly. Costs one forward pass for each micro-batch that the
@@ -119,10 +124,12 @@ class Trainer {
   const LossScaler& loss_scaler() const { return loss_scaler_; }
 
  private:
-  void forward(const std::vector<Batch>& batches, Index valid_tokens);  // adds to the model's loss
+  void forward(const std::vector<Batch>& batches, double weight);  // adds to the model's loss
+  /// Over all replicas: without a look at them `most_tokens` where all targets count.
+  TokenCounts counts_of(const std::vector<Batch>& batches, Index most_tokens) const;
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
-  double mean_loss(const std::vector<Batch>& batches, Index valid_tokens);
+  double mean_loss(const std::vector<Batch>& batches, Index most_tokens);
   StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;

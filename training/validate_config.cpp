@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/nearest_multiples.hpp"
 #include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
@@ -22,12 +23,6 @@ namespace espalier {
 namespace {
 
 constexpr Index most_ranks = 1 << 16;
-
-// The multiples of `unit` around `value`.
-std::string nearest_multiples(Index value, Index unit) {
-  const Index below = value / unit * unit;
-  return below > 0 ? fmt::format("{} and {}", below, below + unit) : fmt::format("{}", unit);
-}
 
 // The degrees in front of another number of ranks than theirs. They are in range, each by itself.
 Index ranks_of(const Layout& c) { return Index{c.tensor} * std::max(1, c.data) * c.pipeline; }
@@ -91,7 +86,7 @@ void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
     reader.problem("batch", "global_batch_size",
                    fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}{}",
                                c.layout.global_batch, c.layout.micro_batch, replicas,
-                               nearest_multiples(c.layout.global_batch, unit),
+                               fmt::join(nearest_multiples(c.layout.global_batch, unit), " and "),
                                has_shares ? fmt::format("; or micro_batch_size {}", size) : std::string()),
                    {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
@@ -146,12 +141,12 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
   const Index tensor = c.layout.tensor;
   const auto wants_multiple = [&](const char* section, const char* key, Index value) {
     if (value % tensor != 0)
-      reader.problem(
-          section, key,
-          fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; this model can "
-                      "be shared by {} ranks",
-                      value, tensor, nearest_multiples(value, tensor), fmt::join(tensor_degrees(c.model.shape), ", ")),
-          {"parallel.tensor"});
+      reader.problem(section, key,
+                     fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; this model can "
+                                 "be shared by {} ranks",
+                                 value, tensor, fmt::join(nearest_multiples(value, tensor), " and "),
+                                 fmt::join(tensor_degrees(c.model.shape), ", ")),
+                     {"parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
   if (const Index kv_heads = c.model.shape.kv_heads();
@@ -160,7 +155,7 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
         "model", "num_kv_heads",
         fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "
                     "{}",
-                    kv_heads, tensor, nearest_multiples(kv_heads, tensor)),
+                    kv_heads, tensor, fmt::join(nearest_multiples(kv_heads, tensor), " and ")),
         {"parallel.tensor"});
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
   if (c.model.shape.vocab_size < tensor)
@@ -173,7 +168,8 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
     reader.problem("parallel", "sequence_parallel",
                    fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
                                "tensor; the nearest numbers of rows that can: {}",
-                               c.layout.micro_batch, c.sequence_length, rows, tensor, nearest_multiples(rows, tensor)),
+                               c.layout.micro_batch, c.sequence_length, rows, tensor,
+                               fmt::join(nearest_multiples(rows, tensor), " and ")),
                    {"batch.micro_batch_size", "batch.sequence_length", "parallel.tensor"});
 }
 
@@ -186,7 +182,7 @@ void check_round_robin(const RunConfig& c, ConfigReader& reader) {
                    fmt::format("round_robin deals {} layers out to {} stages unevenly; the nearest numbers of layers "
                                "that divide: {}",
                                c.model.shape.num_layers, c.layout.pipeline,
-                               nearest_multiples(c.model.shape.num_layers, c.layout.pipeline)),
+                               fmt::join(nearest_multiples(c.model.shape.num_layers, c.layout.pipeline), " and ")),
                    {"model.num_layers", "parallel.pipeline"});
 }
 
@@ -294,6 +290,38 @@ void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) 
   check_recompute(c, reader);
 }
 
+// The lists parallel to data.train.
+void check_blend(const RunConfig::Data& data, ConfigReader& reader) {
+  if (!data.weights.empty() && !data.epochs.empty())
+    reader.problem("data", "epochs", "weights and epochs exclude each other, wanted one of them", {"data.weights"});
+  for (const auto& [key, values] : {std::pair("weights", &data.weights), {"epochs", &data.epochs}}) {
+    if (values->empty())
+      continue;
+    const double sum = std::accumulate(values->begin(), values->end(), 0.0);
+    if (values->size() != data.train.size())
+      reader.problem(
+          "data", key,
+          fmt::format("{} numbers for {} entries of data.train, wanted one each", values->size(), data.train.size()),
+          {"data.train"});
+    else if (sum == 0)
+      reader.problem("data", key, "all are 0, wanted one above it");
+    else if (key == std::string("weights") && std::abs(sum - 1) > 1e-3)
+      reader.problem("data", key, fmt::format("they add up to {:.6g}, wanted 1 (within 0.001)", sum));
+  }
+}
+
+void check_data(const RunConfig& c, ConfigReader& reader) {
+  check_blend(c.data, reader);
+  if (c.data.document_end >= c.model.shape.vocab_size)
+    reader.problem(
+        "data", "document_end",
+        fmt::format("{} is no token id: model.vocab_size is {}", c.data.document_end, c.model.shape.vocab_size),
+        {"model.vocab_size"});
+  if (c.data.validation_fraction > 0 && !c.data.validation.empty())
+    reader.problem("data", "validation_fraction", "data.validation names files, wanted one of the two",
+                   {"data.validation"});
+}
+
 }  // namespace
 
 Index fitting_micro_batch(const RunConfig& c, int world_size) {
@@ -327,6 +355,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   for (const auto& [key, files] : {std::pair("train", &c.data.train), {"validation", &c.data.validation}})
     if (std::ranges::find(*files, "") != files->end())
       reader.problem("data", key, "a token file has no name");
+  check_data(c, reader);
   if (c.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.sequence_length,

@@ -20,6 +20,7 @@
 namespace espalier {
 namespace {
 
+using impl::Documents;
 using impl::end_of_queries;
 using impl::first_key;
 using impl::Head;
@@ -102,7 +103,8 @@ KOKKOS_INLINE_FUNCTION constexpr Index rounded(Index size) {  // of the copy for
 
 template <class T, class Operand>
 void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
-                const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout) {
+                const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout,
+                const Documents& documents) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
@@ -132,64 +134,69 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
         const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));    // (TK, HS)
         Operand* const probabilities = weights_of<Operand>(scores, rounded_scores);
 
-        for (Index q0 = 0; q0 < length; q0 += tile) {
-          const Index queries = smaller(tile, length - q0);
-          team.team_barrier();  // the tiles of the last round are no longer read
-          const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-          const Index first = first_key(shape, q0);  // that is seen by any of them; each sees keys of the first tile
-          for (Index k0 = first; k0 < q0 + queries; k0 += key_tile) {
-            const Index keys = smaller(key_tile, q0 + queries - k0);
+        for (Index start = 0, end = 0; start < length; start = end) {
+          end = documents.end(head / shape.num_heads, start);
+          for (Index q0 = start; q0 < end; q0 += tile) {
+            const Index queries = smaller(tile, end - q0);
             team.team_barrier();  // the tiles of the last round are no longer read
-            const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
-            const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
-            team.team_barrier();
-            tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
-                        k_rows.stride, queries, keys, width, S(0));
-            team.team_barrier();
-            for (Index i = 0; i < queries; ++i) {
-              S* const row = scores.data() + i * keys;
-              Operand* const weights = probabilities + i * keys;
-              const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
-              const Index hidden = k0 == first ? first_key(shape, q0 + i) - first : 0;  // keys before its window
-              if (visible <= 0) {
-                row_for(team, keys, [&](const Index j) { weights[j] = Operand(0); });
-                continue;
+            const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+            const Index first = first_key(shape, q0, start);  // of all of them: each sees keys of the first tile
+            for (Index k0 = first; k0 < q0 + queries; k0 += key_tile) {
+              const Index keys = smaller(key_tile, q0 + queries - k0);
+              team.team_barrier();  // the tiles of the last round are no longer read
+              const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
+              const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
+              team.team_barrier();
+              tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
+                          k_rows.stride, queries, keys, width, S(0));
+              team.team_barrier();
+              for (Index i = 0; i < queries; ++i) {
+                S* const row = scores.data() + i * keys;
+                Operand* const weights = probabilities + i * keys;
+                const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
+                // Keys before its window.
+                const Index hidden = k0 == first ? first_key(shape, q0 + i, start) - first : 0;
+                if (visible <= 0) {
+                  row_for(team, keys, [&](const Index j) { weights[j] = Operand(0); });
+                  continue;
+                }
+                const S* const seen = row + hidden;
+                const S tile_largest =
+                    scale * row_max<S>(team, visible - hidden, [=](const Index j) { return seen[j]; });
+                const S old_largest = k0 == first ? tile_largest : largest(i);
+                const S new_largest = tile_largest > old_largest ? tile_largest : old_largest;
+                row_for(team, keys,
+                        [&](const Index j) { row[j] = j < visible ? vector_exp(scale * row[j] - new_largest) : S(0); });
+                team.team_barrier();
+                row_for(team, hidden, [&](const Index j) { row[j] = S(0); });
+                team.team_barrier();
+                const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
+                if (dropout.is_on())
+                  dropout.dropout.apply(team, row, row, dropout.row(shape, head, q0 + i), k0, visible);
+                if constexpr (!std::is_same_v<Operand, S>)
+                  row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
+                const S shrink = k0 == first ? S(0) : vector_exp(old_largest - new_largest);
+                if (k0 > first)
+                  row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
+                const S old_denominator = k0 == first ? S(0) : denominator(i);
+                team.team_barrier();  // every member has read the old maximum and denominator
+                Kokkos::single(Kokkos::PerTeam(team), [&]() {
+                  largest(i) = new_largest;
+                  denominator(i) = old_denominator * shrink + row_total;
+                });
               }
-              const S* const seen = row + hidden;
-              const S tile_largest = scale * row_max<S>(team, visible - hidden, [=](const Index j) { return seen[j]; });
-              const S old_largest = k0 == first ? tile_largest : largest(i);
-              const S new_largest = tile_largest > old_largest ? tile_largest : old_largest;
-              row_for(team, keys,
-                      [&](const Index j) { row[j] = j < visible ? vector_exp(scale * row[j] - new_largest) : S(0); });
               team.team_barrier();
-              row_for(team, hidden, [&](const Index j) { row[j] = S(0); });
-              team.team_barrier();
-              const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
-              if (dropout.is_on())
-                dropout.dropout.apply(team, row, row, dropout.row(shape, head, q0 + i), k0, visible);
-              if constexpr (!std::is_same_v<Operand, S>)
-                row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
-              const S shrink = k0 == first ? S(0) : vector_exp(old_largest - new_largest);
-              if (k0 > first)
-                row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
-              const S old_denominator = k0 == first ? S(0) : denominator(i);
-              team.team_barrier();  // every member has read the old maximum and denominator
-              Kokkos::single(Kokkos::PerTeam(team), [&]() {
-                largest(i) = new_largest;
-                denominator(i) = old_denominator * shrink + row_total;
-              });
+              tile_matmul(sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
+                          v_rows.stride, queries, width, keys, k0 == first ? S(0) : S(1));
             }
             team.team_barrier();
-            tile_matmul(sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
-                        v_rows.stride, queries, width, keys, k0 == first ? S(0) : S(1));
-          }
-          team.team_barrier();
-          for (Index i = 0; i < queries; ++i) {
-            const S inverse = S(1) / denominator(i);
-            T* const row = o.row(q0 + i);
-            row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(sum(i * width + c) * inverse); });
-            Kokkos::single(Kokkos::PerTeam(team),
-                           [&]() { log_sum_exp(head * length + q0 + i) = largest(i) + compat::log(denominator(i)); });
+            for (Index i = 0; i < queries; ++i) {
+              const S inverse = S(1) / denominator(i);
+              T* const row = o.row(q0 + i);
+              row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(sum(i * width + c) * inverse); });
+              Kokkos::single(Kokkos::PerTeam(team),
+                             [&]() { log_sum_exp(head * length + q0 + i) = largest(i) + compat::log(denominator(i)); });
+            }
           }
         }
       });
@@ -198,7 +205,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
 template <class T, class Operand>
 void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout, const Tensor<T, 2>& out,
                  const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv, const AttentionShape& shape,
-                 const AttentionDropout& dropout) {
+                 const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
@@ -250,71 +257,74 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
           const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
           const Head<T> o = head_of<T>(out, shape, head);
           const Head<T> d_o = head_of<T>(dout, shape, head);
-          for (Index k0 = 0; k0 < length; k0 += key_tile) {
-            const Index all_keys = smaller(key_tile, length - k0);
-            team.team_barrier();  // the tiles of the last round are no longer read
-            const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
-            const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
-            S* const dk_tile = dk.data() + (group == 1 ? 0 : k0 * width);
-            S* const dv_tile = dv.data() + (group == 1 ? 0 : k0 * width);
-            if (g == 0)
-              row_for(team, all_keys * width, [&](const Index i) { dk_tile[i] = dv_tile[i] = S(0); });
-            const Index end = end_of_queries(shape, k0 + all_keys - 1);
-            for (Index q0 = k0 / tile * tile; q0 < end; q0 += tile) {
-              const Index queries = smaller(tile, length - q0);
-              const Index first_seen = first_key(shape, q0);
-              const Index skipped = first_seen > k0 ? first_seen - k0 : 0;  // keys that none of them sees any more
-              const Index first = k0 + skipped;
-              const Index keys = smaller(all_keys - skipped, q0 + queries - first);  // nor later ones yet
+          for (Index start = 0, end = 0; start < length; start = end) {
+            end = documents.end(head / shape.num_heads, start);
+            for (Index k0 = start; k0 < end; k0 += key_tile) {
+              const Index all_keys = smaller(key_tile, end - k0);
               team.team_barrier();  // the tiles of the last round are no longer read
-              const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-              const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
-              team.team_barrier();
-              tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
-                          k_rows.row(skipped), k_rows.stride, queries, keys, width, S(0));
-              tile_matmul(dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
-                          v_rows.row(skipped), v_rows.stride, queries, keys, width, S(0));
-              team.team_barrier();
-              for (Index i = 0; i < queries; ++i) {
-                S* const score = scores.data() + i * keys;
-                S* const dp = dscores.data() + i * keys;
-                Operand* const p_row = p + i * keys;
-                Operand* const ds_row = ds + i * keys;
-                const Index visible = smaller(keys, q0 + i + 1 - first);
-                const Index hidden = smaller(keys, first_key(shape, q0 + i) - first);  // 0 or less: none
-                const S log_sum = log_sum_exp(head * length + q0 + i);
-                const S projection = row_sum<S>(team, width, [&](const Index c) {
-                  return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
-                });
-                const Index dropout_row = dropout.row(shape, head, q0 + i);
-                if (dropout.is_on())
-                  dropout.dropout.apply(team, dp, dp, dropout_row, first, visible);
-                row_for(team, keys, [&](const Index j) {
-                  score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
-                  dp[j] = scale * score[j] * (dp[j] - projection);
-                });
-                if (dropout.is_on())
-                  dropout.dropout.apply(team, score, score, dropout_row, first, visible);
+              const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
+              const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
+              S* const dk_tile = dk.data() + (group == 1 ? 0 : k0 * width);
+              S* const dv_tile = dv.data() + (group == 1 ? 0 : k0 * width);
+              if (g == 0)
+                row_for(team, all_keys * width, [&](const Index i) { dk_tile[i] = dv_tile[i] = S(0); });
+              const Index queries_end = end_of_queries(shape, k0 + all_keys - 1, end);
+              for (Index q0 = k0; q0 < queries_end; q0 += tile) {  // tiles of queries begin where some of keys do
+                const Index queries = smaller(tile, end - q0);
+                const Index first_seen = first_key(shape, q0, start);
+                const Index skipped = first_seen > k0 ? first_seen - k0 : 0;  // keys that none of them sees any more
+                const Index first = k0 + skipped;
+                const Index keys = smaller(all_keys - skipped, q0 + queries - first);  // nor later ones yet
+                team.team_barrier();  // the tiles of the last round are no longer read
+                const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+                const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
                 team.team_barrier();
-                row_for(team, hidden, [&](const Index j) { score[j] = dp[j] = S(0); });
-                if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
-                  row_for(team, keys, [&](const Index j) { p_row[j] = static_cast<Operand>(score[j]); });
-                  row_for(team, keys, [&](const Index j) { ds_row[j] = static_cast<Operand>(dp[j]); });
+                tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
+                            k_rows.row(skipped), k_rows.stride, queries, keys, width, S(0));
+                tile_matmul(dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
+                            v_rows.row(skipped), v_rows.stride, queries, keys, width, S(0));
+                team.team_barrier();
+                for (Index i = 0; i < queries; ++i) {
+                  S* const score = scores.data() + i * keys;
+                  S* const dp = dscores.data() + i * keys;
+                  Operand* const p_row = p + i * keys;
+                  Operand* const ds_row = ds + i * keys;
+                  const Index visible = smaller(keys, q0 + i + 1 - first);
+                  const Index hidden = smaller(keys, first_key(shape, q0 + i, start) - first);  // 0 or less: none
+                  const S log_sum = log_sum_exp(head * length + q0 + i);
+                  const S projection = row_sum<S>(team, width, [&](const Index c) {
+                    return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
+                  });
+                  const Index dropout_row = dropout.row(shape, head, q0 + i);
+                  if (dropout.is_on())
+                    dropout.dropout.apply(team, dp, dp, dropout_row, first, visible);
+                  row_for(team, keys, [&](const Index j) {
+                    score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
+                    dp[j] = scale * score[j] * (dp[j] - projection);
+                  });
+                  if (dropout.is_on())
+                    dropout.dropout.apply(team, score, score, dropout_row, first, visible);
+                  team.team_barrier();
+                  row_for(team, hidden, [&](const Index j) { score[j] = dp[j] = S(0); });
+                  if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
+                    row_for(team, keys, [&](const Index j) { p_row[j] = static_cast<Operand>(score[j]); });
+                    row_for(team, keys, [&](const Index j) { ds_row[j] = static_cast<Operand>(dp[j]); });
+                  }
                 }
+                team.team_barrier();
+                tile_matmul(dv_tile + skipped * width, width, Transpose::yes, p, keys, Transpose::no, do_rows.first,
+                            do_rows.stride, keys, width, queries, S(1));
+                tile_matmul(dk_tile + skipped * width, width, Transpose::yes, ds, keys, Transpose::no, q_rows.first,
+                            q_rows.stride, keys, width, queries, S(1));
+                // A tile of queries is first met with the first key that it sees.
+                tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.row(skipped),
+                            k_rows.stride, queries, width, keys, k0 <= first_seen ? S(0) : S(1));
               }
               team.team_barrier();
-              tile_matmul(dv_tile + skipped * width, width, Transpose::yes, p, keys, Transpose::no, do_rows.first,
-                          do_rows.stride, keys, width, queries, S(1));
-              tile_matmul(dk_tile + skipped * width, width, Transpose::yes, ds, keys, Transpose::no, q_rows.first,
-                          q_rows.stride, keys, width, queries, S(1));
-              // A tile of queries is first met with the first key that it sees.
-              tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.row(skipped),
-                          k_rows.stride, queries, width, keys, k0 <= first_seen ? S(0) : S(1));
-            }
-            team.team_barrier();
-            if (g == group - 1) {
-              store(HeadPart::key, head, k0, all_keys, dk_tile);
-              store(HeadPart::value, head, k0, all_keys, dv_tile);
+              if (g == group - 1) {
+                store(HeadPart::key, head, k0, all_keys, dk_tile);
+                store(HeadPart::value, head, k0, all_keys, dv_tile);
+              }
             }
           }
           store(HeadPart::query, head, 0, length, dq.data());
@@ -326,46 +336,50 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
 
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
-                       const AttentionShape& shape, const AttentionDropout& dropout) {
+                       const AttentionShape& shape, const AttentionDropout& dropout, Tensor<int, 1> positions) {
   if constexpr (!exec_is_host) {
     if constexpr (has_masters<T>) {
-      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn && !dropout.is_on();
+      const bool by_cudnn =
+          attention_library() == AttentionLibrary::cudnn && !dropout.is_on() && positions.extent(0) == 0;
       if (by_cudnn && impl::attention_forward_cudnn<T>(exec, out, log_sum_exp, qkv, shape))
         return;
     }
-    impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape, dropout);
+    impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape, dropout, positions);
   } else {
+    const Documents documents{positions, shape.sequence_length};
     if constexpr (std::is_same_v<T, bfloat16>)
       if (multiplies_16_bits<T>(matmul_library()))
-        return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape, dropout);
-    forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape, dropout);
+        return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape, dropout, documents);
+    forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape, dropout, documents);
   }
 }
 
 template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape,
-                        const AttentionDropout& dropout) {
+                        const AttentionDropout& dropout, Tensor<int, 1> positions) {
   if constexpr (!exec_is_host) {
     if constexpr (has_masters<T>) {
-      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn && !dropout.is_on();
+      const bool by_cudnn =
+          attention_library() == AttentionLibrary::cudnn && !dropout.is_on() && positions.extent(0) == 0;
       if (by_cudnn && impl::attention_backward_cudnn<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
         return;
     }
-    impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
+    impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, positions);
   } else {
+    const Documents documents{positions, shape.sequence_length};
     if constexpr (std::is_same_v<T, bfloat16>)
       if (multiplies_16_bits<T>(matmul_library()))
-        return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
-    backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
+        return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
+    backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
   }
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \
   template void attention_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<T, 2>,                \
-                                     const AttentionShape&, const AttentionDropout&);                                  \
+                                     const AttentionShape&, const AttentionDropout&, Tensor<int, 1>);                  \
   template void attention_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<State<T>, 1>, \
-                                      Tensor<T, 2>, const AttentionShape&, const AttentionDropout&);
+                                      Tensor<T, 2>, const AttentionShape&, const AttentionDropout&, Tensor<int, 1>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -9,8 +9,8 @@
 // Causal attention, out = softmax(scale * Q K^T, keys up to the query) V with scale = 1 / sqrt(HS), in tiles with a
 // running softmax (Dao et al., FlashAttention, 2022; Milakov and Gimelshein, 2018): of the (T, T) matrix of a head no
 // more than one tile exists at a time. Heads of queries may share keys and values in groups of NH / NKV (Ainslie et
-// al., GQA, 2023); a query may see no more than the last W keys (Beltagy et al., Longformer, 2020), and tiles that
-// nobody sees are skipped.
+// al., GQA, 2023); a query may see no more than the last W keys (Beltagy et al., Longformer, 2020), and none of another
+// document (Krell et al., Efficient Sequence Packing, 2021). Tiles that nobody sees are skipped.
 //
 // Letters: B sequences, T positions, NH heads of queries and NKV of keys and values on this rank, HS channels a head,
 // Cl = NH*HS. A row of qkv is [Q of NH heads | K of NKV heads | V of NKV heads], Ql = (NH + 2 NKV)*HS channels.
@@ -35,16 +35,19 @@ struct AttentionDropout {
 };
 
 /// Saved for backward: qkv, out and log_sum_exp, the logarithm of each softmax denominator.
+/// @param positions of each token in its document, as far as it lies in its sequence: they count up from 0 where a
+/// sequence or a document starts. A query sees no key before that. Empty: a sequence is one document.
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out /* (B*T, Cl) */,
                        Tensor<State<T>, 1> log_sum_exp /* (B*NH*T) */, Tensor<T, 2> qkv /* (B*T, Ql) */,
-                       const AttentionShape& shape, const AttentionDropout& dropout = {});
+                       const AttentionShape& shape, const AttentionDropout& dropout = {},
+                       Tensor<int, 1> positions = {} /* (B*T) */);
 
 /// Gradients of K and V are summed over the heads of a group in their order.
 template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv /* (B*T, Ql), = */, Tensor<T, 2> dout /* (B*T, Cl) */,
                         Tensor<T, 2> out /* (B*T, Cl) */, Tensor<State<T>, 1> log_sum_exp /* (B*NH*T) */,
                         Tensor<T, 2> qkv /* (B*T, Ql) */, const AttentionShape& shape,
-                        const AttentionDropout& dropout = {});
+                        const AttentionDropout& dropout = {}, Tensor<int, 1> positions = {} /* (B*T) */);
 
 }  // namespace espalier

@@ -33,14 +33,36 @@ KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const Attentio
   return {array.data() + b * shape.sequence_length * stride + column * shape.head_size, stride};
 }
 
-/// The first key that a query sees.
-KOKKOS_INLINE_FUNCTION Index first_key(const AttentionShape& shape, Index query) {
-  return shape.window > 0 && query >= shape.window ? query + 1 - shape.window : 0;
+/// The documents of the sequences, which see nothing of each other. A document's positions count up from 0.
+struct Documents {
+  Tensor<int, 1> positions;  ///< (B*T), of each token in its document and sequence; empty: a sequence is one document
+  Index sequence_length;     ///< T
+
+  /// Where the document of token t of sequence b starts in the sequence.
+  KOKKOS_INLINE_FUNCTION Index start(Index b, Index t) const {
+    return positions.extent(0) == 0 ? 0 : t - positions(b * sequence_length + t);
+  }
+  /// Behind its last token: starts never fall, so halving finds the last token that has this one's.
+  KOKKOS_INLINE_FUNCTION Index end(Index b, Index t) const {
+    if (positions.extent(0) == 0)
+      return sequence_length;
+    Index inside = t, outside = sequence_length;
+    while (outside - inside > 1) {
+      const Index middle = (inside + outside) / 2;
+      (start(b, middle) <= t ? inside : outside) = middle;
+    }
+    return outside;
+  }
+};
+
+/// The first key that a query sees, of a document that starts at `start`.
+KOKKOS_INLINE_FUNCTION Index first_key(const AttentionShape& shape, Index query, Index start = 0) {
+  return shape.window > 0 && query - start >= shape.window ? query + 1 - shape.window : start;
 }
 
-/// Behind the last query that sees a key.
-KOKKOS_INLINE_FUNCTION Index end_of_queries(const AttentionShape& shape, Index key) {
-  return shape.window > 0 ? smaller(key + shape.window, shape.sequence_length) : shape.sequence_length;
+/// Behind the last query that sees a key, of a document that ends at `end`.
+KOKKOS_INLINE_FUNCTION Index end_of_queries(const AttentionShape& shape, Index key, Index end) {
+  return shape.window > 0 ? smaller(key + shape.window, end) : end;
 }
 
 }  // namespace espalier::impl

@@ -80,8 +80,10 @@ S scale_of(const AttentionShape& shape) {
 
 template <class T>
 void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
-                            const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout) {
+                            const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout,
+                            const Tensor<int, 1>& positions) {
   using S = State<T>;
+  const Documents documents{positions, shape.sequence_length};
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
   const RowOfThread work = plan.work;
@@ -98,7 +100,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
         const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
         const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
         S largest = 0, denominator = 0;
-        const Index first = first_key(shape, query);
+        const Index first = first_key(shape, query, documents.start(head / shape.num_heads, query));
         for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) { p(j) = scale * dot<S>(q, k.row(k0 + j), width); });
@@ -138,7 +140,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
 template <class T>
 void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                          const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                         const AttentionShape& shape, const AttentionDropout& dropout) {
+                         const AttentionShape& shape, const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
@@ -158,7 +160,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
         const T* const d_o = head_of<T>(dout, shape, head).row(query);
         const S log_sum = log_sum_exp(head * shape.sequence_length + query);
         const S projection = dot<S>(d_o, head_of<T>(out, shape, head).row(query), width);
-        const Index first = first_key(shape, query);
+        const Index first = first_key(shape, query, documents.start(head / shape.num_heads, query));
         for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) {
@@ -181,7 +183,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
 template <class T>
 void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                        const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                       const AttentionShape& shape, const AttentionDropout& dropout) {
+                       const AttentionShape& shape, const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.kv_heads(), 2, 2);
@@ -200,7 +202,7 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
           return;
         const T* const k = head_of<T>(qkv, shape, first_head, HeadPart::key).row(key);
         const T* const v = head_of<T>(qkv, shape, first_head, HeadPart::value).row(key);
-        const Index end = end_of_queries(shape, key);
+        const Index end = end_of_queries(shape, key, documents.end(first_head / shape.num_heads, key));
         for (Index head = first_head; head < first_head + group; ++head) {
           const Head<T> q = head_of<T>(qkv, shape, head);
           const Head<T> o = head_of<T>(out, shape, head), d_o = head_of<T>(dout, shape, head);
@@ -237,17 +239,20 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
 template <class T>
 void attention_backward_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                              const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                             const AttentionShape& shape, const AttentionDropout& dropout) {
-  query_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
-  key_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout);
+                             const AttentionShape& shape, const AttentionDropout& dropout,
+                             const Tensor<int, 1>& positions) {
+  const Documents documents{positions, shape.sequence_length};
+  query_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
+  key_gradient_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                  \
   template void attention_forward_rows<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<State<T>, 1>&,     \
-                                          const Tensor<T, 2>&, const AttentionShape&, const AttentionDropout&);  \
+                                          const Tensor<T, 2>&, const AttentionShape&, const AttentionDropout&,   \
+                                          const Tensor<int, 1>&);                                                \
   template void attention_backward_rows<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<T, 2>&,           \
                                            const Tensor<T, 2>&, const Tensor<State<T>, 1>&, const Tensor<T, 2>&, \
-                                           const AttentionShape&, const AttentionDropout&);
+                                           const AttentionShape&, const AttentionDropout&, const Tensor<int, 1>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

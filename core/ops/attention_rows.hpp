@@ -11,10 +11,12 @@ namespace espalier::impl {
 /// again for each row, and uses no tensor cores: what cuDNN does not compute comes here (attention_cudnn.hpp).
 template <class T>
 void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
-                            const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout = {});
+                            const Tensor<T, 2>& qkv, const AttentionShape& shape, const AttentionDropout& dropout = {},
+                            const Tensor<int, 1>& positions = {});
 template <class T>
 void attention_backward_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
                              const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                             const AttentionShape& shape, const AttentionDropout& dropout = {});
+                             const AttentionShape& shape, const AttentionDropout& dropout = {},
+                             const Tensor<int, 1>& positions = {});
 
 }  // namespace espalier::impl

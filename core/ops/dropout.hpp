@@ -81,8 +81,8 @@ template <class T>
 void apply_dropout(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,
                    const Dropout& dropout);
 
-/// y(n, :) = residual(n, :) + what dropout leaves of product(n, :) + bias; an empty bias is none. Of one type, y may be
-/// that product.
+/// y(n, :) = residual(n, :) + what dropout leaves of product(n, :) + bias; an empty bias is none. If T is Residual,
+/// y may be `product`.
 template <class T, class Residual = T>
 void add_dropped(const ExecSpace& exec, Tensor<Residual, 2> y /* (N, C) */, Tensor<T, 2> product /* (N, C) */,
                  Tensor<T, 1> bias /* (C) */, Tensor<Residual, 2> residual /* (N, C) */, const Dropout& dropout);

@@ -17,13 +17,13 @@ template <class T, class Residual = T>
 void rmsnorm_forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, G*C) */, Tensor<State<T>, 1> rstd /* (N*G) */,
                      Tensor<Residual, 2> x /* (N, G*C) */, Tensor<T, 1> weight /* (C) */, double eps);
 
-/// Rows of partial sums, for G = 1, with which rmsnorm_backward_input spares rmsnorm_backward_weight another reading of
-/// dy and x: P, as layernorm_partial_rows().
+/// P, the rows of partial sums with which rmsnorm_backward_input spares rmsnorm_backward_weight another reading of dy
+/// and x. 0 where that does not pay (on hosts): then call rmsnorm_backward_weight without them. For G = 1.
 Index rmsnorm_partial_rows(Index rows /* N */, Index channels /* C */);
 
 /// dx = dstream + the input gradient; dstream is the gradient that passes along the residual stream, and may be dx; an
-/// empty one is none. Of one type, dx may be dy. `partial`, where it has rows, is overwritten: the gradients of weight,
-/// in row p the sum over n = p, p + P, ...
+/// empty one is none. If T is Residual, dx may be dy. `partial`, where it has rows, is overwritten: the gradients of
+/// weight, in row p the sum over n = p, p + P, ...
 /// @pre with partial sums: G = 1, a dstream, and arrays without gaps
 template <class T, class Residual = T>
 void rmsnorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N, G*C), = */,

@@ -17,7 +17,7 @@ constexpr const char* o200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* llama3 =
+constexpr const char* llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* qwen =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -46,7 +46,7 @@ TiktokenSplit llama3_split() {
                                     "<|image|>"};
   for (int i = 2; texts.size() < 256; ++i)
     texts.push_back(fmt::format("<|reserved_special_token_{}|>", i));
-  return {.pattern = llama3, .special_tokens = numbered(texts, 128000), .prefix = {128000}};
+  return {.pattern = llama3_pattern, .special_tokens = numbered(texts, 128000), .prefix = {128000}};
 }
 
 TiktokenSplit qwen_split() {

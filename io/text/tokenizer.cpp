@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/hash.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/text/sentencepiece_model.hpp"
@@ -57,6 +59,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
                                .where = path.string(),
                                .wanted = "a tokenizer.json, a SentencePiece model or a tiktoken file",
                                .todo = "name the file that has the vocabulary"});
+}
+
+bool has_tokenizer(const Path& directory) {
+  std::error_code error;
+  return std::ranges::any_of(
+      tokenizer_files, [&](const char* file) { return std::filesystem::is_regular_file(directory / file, error); });
 }
 
 std::string fingerprint_name(const std::string& kind, Index vocab_size, std::string_view contents) {

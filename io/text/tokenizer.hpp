@@ -55,6 +55,9 @@ class Tokenizer {
 /// supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name);
 
+/// Has the directory a file that load_tokenizer() takes?
+bool has_tokenizer(const Path& directory);
+
 /// "bpe-50257-0123456789abcdef": the kind, the vocabulary's size, and the hash of what decides about the tokens.
 std::string fingerprint_name(const std::string& kind, Index vocab_size, std::string_view contents);
 

@@ -106,7 +106,7 @@ tr '\r' '\n' <bar.txt | sed 's/\x1b\[K//g' | grep '^\[' >out.txt
 
 # ---- Bad input: the right code, one block, what to do ----
 expect 2 "did you mean train" "$espalier" trian run.toml
-expect 2 "wanted: one of pack, inspect" "$espalier" data foo
+expect 2 "wanted: one of pack, pack-conversations, inspect" "$espalier" data foo
 says "foo" "espalier data --help"
 expect 2 "did you mean ops?" "$espalier" bench opps
 expect 2 "checkpoint wants a command" "$espalier" checkpoint

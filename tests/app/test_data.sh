@@ -46,6 +46,20 @@ printf '{"text": "one"}\n{"text": "two"}\n' >lines.jsonl
 expect 0 "JSON lines is packed as it stands" "$espalier" data pack --output t.bin lines.jsonl
 expect 3 "a token file of Espalier" "$espalier" data pack --output u.bin t.bin
 
+# ---- JSON lines, compressed, from a directory and from standard input, are documents of their own ----
+mkdir lines
+printf '{"text": "one"}\n{"text": "two two"}\n' | gzip >lines/a.jsonl.gz
+printf '{"text": "three"}\n{"text": 3}\n' >lines/b.jsonl
+expect 3 "b.jsonl:2" "$espalier" data pack --output u.bin --key text lines
+[[ ! -e u.bin && ! -e u.bin.partial && ! -e u.bin.journal ]] || fail "refused, and yet a file was written"
+expect 0 "3 documents" "$espalier" data pack --output u.bin --key text --skip-bad --document-end 0 lines
+says "b.jsonl:2"
+expect 0 "documents   3, of 4 to 8 tokens, 6.0 on average" "$espalier" data inspect u.bin --tokenizer byte
+says 'one\x00two two\x00three'
+expect 0 "2 documents" "$espalier" data pack --output t.bin --key text - <lines/a.jsonl.gz
+expect 2 "standard input is packed alone" "$espalier" data pack --output t.bin --key text - lines/b.jsonl <text.txt
+expect 2 "--document-end <none>" "$espalier" data pack --output t.bin --document-end '<none>' text.txt
+
 # ---- How each token file is read; what is none of ours is not believed ----
 cat >run.toml <<'TOML'
 [model]

@@ -37,14 +37,14 @@ for command in "" "${commands[@]}"; do
   completes $command - >got.txt
   diff wanted.txt got.txt >difference.txt || fail "options of espalier $command: --help (<), completion (>)" difference.txt
   options=$((options + $(wc -l <wanted.txt)))
-  sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z]*\) .*/\1/p' out.txt | sort >wanted.txt
+  sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' out.txt | sort >wanted.txt
   [[ -s wanted.txt ]] || continue
   completes $command "" | grep -v '^-' >got.txt
   diff wanted.txt got.txt >difference.txt || fail "commands of espalier $command: --help (<), completion (>)" difference.txt
 done
 ((options > 80)) || fail "only $options options were compared"
 [[ $(completes verify --precision f | tr '\n' ' ') == "fp16 fp32 fp64 " ]] || fail "verify --precision f completes to $(completes verify --precision f)"
-[[ $(completes data p) == pack && $(completes train --dry) == --dry-run ]] || fail "a begun word is not completed"
+[[ $(completes data conv) == convert && $(completes train --dry) == --dry-run ]] || fail "a begun word is not completed"
 "$espalier" completion zsh >_espalier
 if command -v zsh >/dev/null; then
   zsh -n _espalier || fail "the completion for zsh is no script" _espalier
@@ -74,7 +74,7 @@ while IFS='|' read -r section key list; do
   grep -qF -- "$list" listed.txt || fail "--keys lists $list for $section.$key, the config takes others"
 done < <(awk '/^\[/ { section = substr($1, 2, length($1) - 2) }
               match($0, /\([a-z0-9_.-]+(, [a-z0-9_.-]+)+\)$/) { print section "|" $1 "|" substr($0, RSTART + 1, RLENGTH - 2) }' keys.txt)
-((found == 15)) || fail "$found keys list their choices, wanted 15" keys.txt
+((found == 16)) || fail "$found keys list their choices, wanted 16" keys.txt
 
 # ---- What people write elsewhere ----
 expect 2 "espalier data pack" "$espalier" import weights.bin

@@ -16,6 +16,7 @@ expect 0 "from transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint import
 says "h.0.attention.query.weight" "would write imported: " "checkpoints/step-00000000"
 [[ ! -e imported ]] || fail "a dry run wrote something"
 echo '{}' >model/tokenizer.json
+sed -i 's/"eos_token_id": null/"eos_token_id": [3, 7]/' model/config.json
 expect 0 "wrote imported/checkpoints/step-00000000" "$espalier" checkpoint import model --output imported
 says "[model]" "hidden_size = 32"
 expect 0 "every checksum is right" "$espalier" checkpoint verify imported
@@ -24,6 +25,7 @@ expect 0 "weights from imported" "${two_ranks[@]}" "$espalier" train tiny.toml r
 # The weights are those of the run: its next loss is the first one.
 expect 0 "weights from run" "$espalier" train tiny.toml run.directory=direct --init-from run
 loss_of() { sed -nE '1s/.*"loss":([0-9.]+).*/\1/p' "$1/metrics.jsonl" | cut -c1-6; }
+[[ $(loss_of direct) =~ ^[0-9.]{6}$ ]] || fail "no loss in the metrics: $(loss_of direct)" direct/metrics.jsonl
 [[ $(loss_of tuned) == "$(loss_of direct)" ]] || fail "an import starts with another loss: $(loss_of tuned), $(loss_of direct)"
 # The same without an import; a config without [model] takes that of config.json, also in a dry run.
 expect 0 "weights from model (Hugging Face)" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=foreign --init-from model \
@@ -40,6 +42,7 @@ expect 2 "config.json says 4" "$espalier" train tiny.toml run.directory=other --
 # Several files, 16 bits, and the tokenizer comes along.
 expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts --dtype bf16 --shard-size "10 kB"
 says "model.safetensors.index.json"
+tr -d ' \n' <parts/config.json | grep -qF '"eos_token_id":[3,7]' || fail "the export has lost the ids of the import" parts/config.json
 expect 0 "wrote again" "$espalier" checkpoint import parts --output again
 
 expect 0 "tokenizer.json" "$espalier" checkpoint export imported/checkpoints/step-00000000/ --output slash

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# Importing and exporting want memory for the largest tensor, not for the model: test_hugging_face_memory.sh ESPALIER
+# Importing and exporting want memory for a few of the largest tensor, not for the model: test_hugging_face_memory.sh ESPALIER
 # `ulimit -v` counts libraries, buffers and whatever is mapped. It is the least that the program starts with, and less than the
 # model. The same bytes as one tensor do not fit.
 espalier=$1

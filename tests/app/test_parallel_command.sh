@@ -219,6 +219,11 @@ verify() {
     exits 0 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=$preset
     says "layouts train the model of the reference"
   done
+  local precision
+  for precision in fp32 fp64; do
+    exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision $precision model.preset=llama-tiny
+    says "layouts train the model of the reference"
+  done
   for fault in no_kv_sum wrong_positions; do
     exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=llama-tiny --plant "$fault"
     grep -Eq '!.*h\.[0-9]+[a-z_.]*$' out.txt || fail "no tensor is named for $fault"

@@ -10,7 +10,8 @@ convert() { "$espalier" data convert "$@"; }
 inspect() { "$espalier" data inspect "$@"; }
 
 # ---- The same tokens give the same losses, bit for bit, under every name of the pair ----
-expect 0 "corpus.idx" convert train.bin --output corpus --format megatron --document-end 10  # the end of a line
+exits 0 "$espalier" data pack --document-separator $'\n' --output train.bin text.txt
+expect 0 "corpus.idx" convert train.bin --output corpus --format megatron
 says "corpus.bin" "300 documents"
 train() { expect 0 "completed" "${two_ranks[@]}" "$espalier" train tiny.toml run.steps=2 "run.directory=$1" "data.train=[\"$2\"]"; }
 train ours train.bin
@@ -26,17 +27,20 @@ expect 0 "tokenizer byte" convert corpus --output back.bin --format espalier --t
 cmp train.bin back.bin || fail "train.bin has changed on its way"
 expect 0 "300 documents" convert corpus.idx --output again --format megatron
 cmp corpus.bin again.bin && cmp corpus.idx again.idx || fail "the pair has changed on its way"
-expect 0 "600 documents" convert corpus train.bin --output joined.bin --format megatron --document-end 10
-tail -c +257 train.bin >nano.bin
+expect 0 "600 documents" convert corpus train.bin --output joined.bin --format megatron
+cp corpus.bin nano.bin
+expect 0 "300 documents" convert nano.bin --output ended --format megatron --document-end 10  # the end of a line
+cmp corpus.bin ended.bin && cmp corpus.idx ended.idx || fail "the documents are others"
 cat corpus.bin nano.bin | cmp - joined.bin || fail "not one behind the other"
 expect 0 "vocabulary 118, tokenizer not stated" convert nano.bin --output from-nano --format espalier
 
 # ---- What is in a file ----
 expect 0 "documents   300, of" inspect corpus
 says "format      megatron" "of 2 bytes (uint16)" "ids         10 to 117" "64 - 127" "checked     index; --vocab-size N"
-expect 0 "documents   not stated" inspect train.bin
+expect 0 "documents   300, of" inspect train.bin
 says "as text     The tree number 1 is trained" "checked     checksum and every token"
-expect 0 "documents   300, of" inspect train.bin --document-end 10
+expect 0 "documents   not stated" inspect nano.bin
+expect 0 "documents   300, of" inspect nano.bin --document-end 10
 expect 0 "from 4      116 114 101 101" inspect train.bin --from 4 --show 4
 expect 0 '"documents": 300' inspect corpus --json --vocab-size 256
 says '"type": "uint16"' '"largest_id": 117' '"checked": "index and every token against the vocabulary"' '"histogram"'

@@ -187,7 +187,7 @@ TEST(Attention, keys_of_a_sequence_are_counted) {
       seen += static_cast<double>(query - impl::first_key(shape, query) + 1);
     EXPECT_EQ(shape.seen_keys(), seen) << to_text(s);
     for (Index key = 0; key < s.length; ++key) {
-      const Index end = impl::end_of_queries(shape, key);
+      const Index end = impl::end_of_queries(shape, key, s.length);
       EXPECT_TRUE(end == s.length || impl::first_key(shape, end) > key) << key;
       EXPECT_LE(impl::first_key(shape, end - 1), key);
     }

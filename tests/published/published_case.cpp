@@ -94,6 +94,10 @@ constexpr std::array known_columns{"id",
                                    "memory_of",
                                    "memory_unit",
                                    "analytic",
+                                   "framework",
+                                   "network_gbps",
+                                   "recompute_share",
+                                   "memory_by",
                                    "date",
                                    "published",
                                    "year"};
@@ -155,6 +159,12 @@ bool is_dense(const CsvRow& row) {
          row.number("num_experts").value_or(1) <= 1;
 }
 
+// Of a device of the presets: 1.6 Tb/s for 8 of Ampere, 400 Gb/s for 8 of Volta, as much as eight times that since.
+double line_rate_gbps(const Cluster& cluster) {
+  const std::string& device = cluster.device.name;
+  return device.starts_with("v100") ? 50 : device.starts_with("a") ? 200 : 400;
+}
+
 void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, PublishedCase& read) {
   std::optional<std::string> device = accelerator_named(row.text("gpu"));
   if (!device) {
@@ -167,6 +177,11 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
   for (const Cluster& each : calibrated)
     if (each.device.name == *device)
       cluster = each;
+  if (const std::optional<double> gbps = row.number("network_gbps")) {  // the preset's share of its own line rate
+    const double times = *gbps / line_rate_gbps(cluster);
+    cluster.network.bandwidth *= times;
+    cluster.network.alone *= times;
+  }
   cluster.reserved_bytes = runtime_bytes;  // it ran, so it fitted, with whatever the allocator wasted
   read.problem.cluster = with_devices(cluster, std::max(read.space.num_devices, 1));
   if (!cluster.device.has(read.space.precisions.front()))
@@ -192,6 +207,7 @@ PublishedCase named(const CsvRow& row) {
   read.id = row.text("id").empty() ? fmt::format("line {}", row.line()) : row.text("id");
   read.source = row.text("source").empty() ? "no source given" : row.text("source");
   read.origin = origin_of(read.source);
+  read.framework = row.text("framework");
   return read;
 }
 
@@ -296,7 +312,8 @@ PricedCase price_case(PublishedCase published) {
   if (!read.why_not.empty())
     return priced;
   if (read.one_block) {
-    const BlockTime time = block_time(read.problem.model, read.problem.cluster, first_layout(read),
+    priced.layout = first_layout(read);
+    const BlockTime time = block_time(read.problem.model, read.problem.cluster, priced.layout,
                                       read.problem.implementation, read.problem.sequence_length);
     priced.predicted_seconds = time.forward.seconds() + time.recompute.seconds() + time.backward_input.seconds() +
                                time.backward_weight.seconds();
@@ -314,6 +331,7 @@ PricedCase price_case(PublishedCase published) {
         all.empty() ? "its degrees do not multiply to its devices" : why_impossible(read.problem, all.front());
     return priced;
   }
+  priced.layout = *layout;
   priced.price = price_layout(read.problem, *layout);
   priced.too_large = why_too_large(read.problem, *priced.price);
   const double of_peak = priced.price->flops_share.share * priced.price->step_seconds / read.measured_seconds;

@@ -15,10 +15,11 @@ namespace espalier {
 /// One row of a table with the columns of a published configuration, read.
 struct PublishedCase {
   std::string id;
-  std::string source;   ///< as the table has it
-  std::string origin;   ///< of it what rows of one document share: "arXiv:2104.04473"
-  std::string why_not;  ///< why its time cannot be priced; empty when it can
-  bool timed = false;   ///< has a comparable step time
+  std::string source;     ///< as the table has it
+  std::string origin;     ///< of it what rows of one document share: "arXiv:2104.04473"
+  std::string framework;  ///< the program that ran it, where the table tells
+  std::string why_not;    ///< why its time cannot be priced; empty when it can
+  bool timed = false;     ///< has a comparable step time
   bool dense = true;
   double measured_seconds = 0;
   double measured_bytes = 0;  ///< 0: none published
@@ -50,6 +51,7 @@ PublishedTable read_cases(std::string_view text, const std::string& name, const 
 struct PricedCase {
   PublishedCase published;
   std::optional<LayoutPrice> price = {};
+  Layout layout = {};          ///< that is priced: the published one, what it leaves open searched
   std::string too_large = {};  ///< why its devices have no room for it by this price; empty when they have
   std::optional<double> predicted_seconds = {};
   std::optional<double> predicted_bytes = {};

@@ -32,8 +32,11 @@ constexpr std::array words{Word{"fused_attention", &Implementation::fused_attent
                            Word{"compiled", &Implementation::compiled},
                            Word{"fused_elementwise", &Implementation::fused_elementwise},
                            Word{"fused_optimizer", &Implementation::fused_optimizer},
-                           Word{"fused_loss", &Implementation::fused_loss}};
+                           Word{"fused_loss", &Implementation::fused_loss},
+                           Word{"copies_logits", &Implementation::copies_logits}};
 
+constexpr double reserved_times = 1.1;   // of what is asked of an allocator
+constexpr double library_bytes = 1.5e9;  // of context, libraries and their buffers, on A100 [bigscience, tr11-176B-ml]
 constexpr const char* program_of_today =
     "fused_attention overlaps_reduction overlaps_gather overlaps_tensor_backward fused_accumulation splits_messages";
 
@@ -57,6 +60,11 @@ Implementation published_implementation(const CsvRow& row) {
       throw_unknown(row, "a word of program", name, "the words of tests/published/README.md");
     made.*found->fact = true;
   }
+  require_word(row, "memory_by", {"allocated", "reserved", "driver"});
+  if (row.has("memory_by") && row.text("memory_by") != "allocated")
+    made.reserved_times = reserved_times;
+  if (row.text("memory_by") == "driver")
+    made.library_bytes = library_bytes;
   made.recomputes_attention = true;
   made.arenas_of_train = false;
   require_word(row, "gradient_bytes", {"2", "4"});

@@ -153,6 +153,10 @@ class SpaceReader {
       space_.recompute = Recompute::selective;
     else if (!recompute.empty())
       refuse(fmt::format("recompute {} is unknown (full, selective, none)", row_.text("recompute")));
+    if (const std::optional<double> share = row_.number("recompute_share")) {
+      space_.recompute = Recompute::full;
+      recompute_share_ = std::clamp(*share, 0.0, 1.0);
+    }
   }
 
   void read_schedule() {

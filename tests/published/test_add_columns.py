@@ -114,6 +114,25 @@ class TestFacts(unittest.TestCase):
         self.assertEqual(facts("arXiv:2104.04473", tp="8")["sequence_parallel"], "no")
         self.assertEqual(facts("arXiv:2307.1", tp="8")["sequence_parallel"], "yes")
 
+    def test_frameworks(self):
+        for source, name in (("NVIDIA/NeMo@abc", "nemo"), ("bigscience-workshop/bigscience@9e: Megatron", "megatron-deepspeed"),
+                             ("arXiv:2104.04473 Table 1", "megatron-lm"), ("NVIDIA/Megatron-LM@d9", "megatron-lm"),
+                             ("arXiv:2401.10241", "zero-bubble"), ("mosaicml/llm-foundry@8c", "llm-foundry"), ("a report", "")):
+            self.assertEqual(facts(source)["framework"], name, source)
+        self.assertEqual(facts("a report", "faster than nanotron")["framework"], "")
+
+    def test_who_counted_the_memory(self):
+        self.assertEqual(facts(notes="mem = nvidia-smi snapshot")["memory_by"], "driver")
+        self.assertEqual(facts("pytorch/torchtitan")["memory_by"], "reserved")
+        self.assertEqual(facts(notes="mem-max-allocated-bytes")["memory_by"], "allocated")
+        self.assertEqual(facts()["memory_by"], "")
+
+    def test_micro_batches_of_torchtitan(self):
+        of_titan = facts("pytorch/torchtitan", pp="8", dp="8", global_batch_seqs="256")
+        self.assertEqual(of_titan["micro_batch"], "4")
+        self.assertEqual(facts("pytorch/torchtitan", pp="1", dp="8", global_batch_seqs="256")["micro_batch"], "")
+        self.assertEqual(facts("arXiv:2307.1", pp="8", dp="8", global_batch_seqs="256")["micro_batch"], "")
+
 
 class TestTool(unittest.TestCase):
     def run_on(self, text: bytes) -> subprocess.CompletedProcess:

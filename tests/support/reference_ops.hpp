@@ -128,7 +128,7 @@ using ProbabilityFactor = std::function<double(Index, Index, Index, Index)>;
 
 /// out (N, C) from qkv (N, (NH + 2 NKV)*HS); log_sum_exp (B*NH*T) too if wanted
 inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp = nullptr,
-                        const ProbabilityFactor& factor = {}) {
+                        const ProbabilityFactor& factor = {}, const std::vector<int>& positions = {}) {
   const Index channels = s.channels();
   Values out(static_cast<std::size_t>(s.rows() * channels), 0);
   Values probability(static_cast<std::size_t>(s.length));
@@ -139,7 +139,8 @@ inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp
   for (Index b = 0; b < s.batch; ++b)
     for (Index h = 0; h < s.heads; ++h)
       for (Index t = 0; t < s.length; ++t) {
-        const Index first = s.window > 0 ? std::max<Index>(0, t + 1 - s.window) : 0;
+        const Index start = positions.empty() ? 0 : t - positions[static_cast<std::size_t>(b * s.length + t)];
+        const Index first = s.window > 0 ? std::max(start, t + 1 - s.window) : start;
         double largest = -HUGE_VAL;
         for (Index k = first; k <= t; ++k) {
           double score = 0;

@@ -6,6 +6,7 @@
 #include "core/memory_ledger.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/evaluation.hpp"
+#include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier::test {
@@ -29,16 +30,25 @@ class Evaluation : public ::testing::Test {
     return save_training_state(folder_ / "checkpoints", on.trainer, config, on.mesh, "run", ownership_of(on.trainer));
   }
 
-  SequentialLoader loader(Index micro_batch, Index length, Index most = 0) const {
+  // A token of the first sequence.
+  TokenId document_end() const {
+    std::vector<TokenId> token(1);
+    TokenFile(Path(validation_)).read(5, token);
+    return token.front();
+  }
+
+  SequentialLoader loader(Index micro_batch, Index length, Index most = 0, bool separate_documents = false) const {
     std::vector<TokenFile> files;
     files.emplace_back(Path(validation_));
-    return SequentialLoader(std::move(files),
-                            {.micro_batch_size = micro_batch,
-                             .sequence_length = length,
-                             .rank = world().rank(),
-                             .size = world().size(),
-                             .vocab_size = 61},
-                            most);
+    LoaderOptions options{.micro_batch_size = micro_batch,
+                          .sequence_length = length,
+                          .rank = world().rank(),
+                          .size = world().size(),
+                          .vocab_size = 61,
+                          .separate_documents = separate_documents};
+    if (separate_documents)
+      options.document_end = document_end();
+    return SequentialLoader(std::move(files), options, most);
   }
 
   template <class P>
@@ -50,9 +60,9 @@ class Evaluation : public ::testing::Test {
     LoadedModel<P> model(checkpoint, 0);
     for (const Index micro_batch : {1, 3, 8}) {
       model.make_room(micro_batch, config.sequence_length);
-      const std::optional<double> loss =
+      const std::optional<MeanLoss> mean =
           evaluate_loss(model, EvaluationData::of(loader(micro_batch, config.sequence_length)), world(), go_on);
-      EXPECT_NEAR(loss.value(), wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
+      EXPECT_NEAR(mean.value().loss, wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
     }
   }
 
@@ -65,6 +75,22 @@ TEST_F(Evaluation, HasTheLossOfTheTrainer) {
   expect_loss_of_the_trainer<Fp32>({}, 1e-6);
   expect_loss_of_the_trainer<Bf16>({"precision.compute=bf16"}, 1e-6);
   expect_loss_of_the_trainer<Bf16WithFp32Residual>({"precision.compute=bf16", "precision.residual=state"}, 1e-6);
+}
+
+// The checkpoint says how its run took documents.
+TEST_F(Evaluation, SeparatesDocumentsAsTheRunDid) {
+  const RunConfig config = this->config(
+      {"precision.compute=fp64", "data.documents=separate", fmt::format("data.document_end={}", document_end())});
+  TrainerOn<Fp64> on(config, world());
+  const CheckpointReader checkpoint(train(on, config));
+  const RunConfig stored = stored_forward(checkpoint, "");
+  EXPECT_TRUE(stored.data.separates_documents());
+  EXPECT_EQ(stored.data.document_end, document_end());
+  LoadedModel<Fp64> model(checkpoint, 0);
+  model.make_room(2, 24, true);
+  const MeanLoss mean = evaluate_loss(model, EvaluationData::of(loader(2, 24, 0, true)), world(), go_on).value();
+  const double wanted = on.trainer.evaluate().value();
+  EXPECT_NEAR(mean.loss, wanted, 1e-12 * wanted);
 }
 
 TEST_F(Evaluation, ARequestToStopGivesNoLoss) {
@@ -91,26 +117,33 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
   const RunConfig config = this->config({"precision.compute=fp64"});
   TrainerOn<Fp64> on(config, world());
   LoadedModel<Fp64> model(CheckpointReader(train(on, config)), 0);
-  const SequentialLoader data = loader(1, 20, world().size());  // a sequence a rank
-  model.make_room(1, 20);
-  const double wanted = evaluate_loss(model, EvaluationData::of(data), world(), go_on).value();
-  const Batch batch = data.batch(0);
-  for (const Index room : {20, 24}) {
-    model.make_room(1, room);
-    double sum = 0;
-    Index row = 0;
-    model.visit_logits(batch.inputs, 20, [&](std::span<const float> rows) {
-      ASSERT_EQ(rows.size() % 61, 0U);
-      for (std::size_t begin = 0; begin < rows.size(); begin += 61, ++row) {
-        double total = 0;
-        for (std::size_t i = 0; i < 61; ++i)
-          total += std::exp(static_cast<double>(rows[begin + i]));
-        sum += std::log(total) - rows[begin + static_cast<std::size_t>(batch.targets[static_cast<std::size_t>(row)])];
-      }
-    });
-    EXPECT_EQ(row, 20);
-    EXPECT_NEAR(all_reduce(world(), sum) / static_cast<double>(data.valid_tokens()), wanted, 1e-6);
+  for (const bool separate : {false, true}) {
+    const SequentialLoader data = loader(1, 20, world().size(), separate);  // a sequence a rank
+    model.make_room(1, 20, separate);
+    const MeanLoss wanted = evaluate_loss(model, EvaluationData::of(data), world(), go_on).value();
+    EXPECT_EQ(wanted.valid_tokens < 20 * world().size(), separate) << "the sequence has an end of a document";
+    const Batch batch = data.batch(0);
+    for (const Index room : {20, 24}) {
+      model.make_room(1, room, separate);
+      double sum = 0;
+      Index row = 0;
+      const auto add_losses = [&](std::span<const float> rows) {
+        ASSERT_EQ(rows.size() % 61, 0U);
+        for (std::size_t begin = 0; begin < rows.size(); begin += 61, ++row) {
+          const TokenId target = batch.targets[static_cast<std::size_t>(row)];
+          double total = 0;
+          for (std::size_t i = 0; i < 61; ++i)
+            total += std::exp(static_cast<double>(rows[begin + i]));
+          sum += target < 0 ? 0 : std::log(total) - rows[begin + static_cast<std::size_t>(target)];
+        }
+      };
+      model.visit_logits(batch.inputs, 20, add_losses, batch.positions);
+      EXPECT_EQ(row, 20);
+      EXPECT_NEAR(all_reduce(world(), sum) / static_cast<double>(wanted.valid_tokens), wanted.loss, 1e-6);
+    }
   }
+  model.make_room(1, 24);
+  const Batch batch = loader(1, 20, world().size()).batch(0);
   std::vector<float> last;
   model.visit_logits(batch.inputs, 3,
                      [&](std::span<const float> rows) { last.insert(last.end(), rows.begin(), rows.end()); });

@@ -274,15 +274,21 @@ TEST(HuggingFaceConfig, AModelThatTransformersHasNotIsNotExported) {
                  [](auto& model) { model.qkv_bias = true; });
 }
 
-TEST(HuggingFaceConfig, IdsOfKnownVocabulariesAreWritten) {
-  const auto id = [](const char* preset, const char* key) {
-    const ModelConfig model = model_preset(preset);
-    return json(hugging_face_config({architecture_of(model), model}, ScalarType::fp32)).at(key);
-  };
-  EXPECT_EQ(id("llama-3.2-1b", "eos_token_id"), 128001);
-  EXPECT_EQ(id("qwen2.5-7b", "eos_token_id"), 151643);
-  EXPECT_EQ(id("gpt2-124m", "eos_token_id"), 50256);
-  EXPECT_EQ(id("llama-tiny", "eos_token_id"), nullptr) << "else transformers would take 2";
+// No id is made up: those of an import are written, else null, in whose place transformers would have ids of its own.
+TEST(HuggingFaceConfig, TokenIdsAreThoseOfTheFile) {
+  HuggingFaceModel model{.config = model_preset("llama-tiny")};
+  model.architecture = architecture_of(model.config);
+  const json without = hugging_face_config(model, ScalarType::fp32);
+  EXPECT_EQ(without.at("bos_token_id"), nullptr);
+  EXPECT_EQ(without.at("eos_token_id"), nullptr);
+  EXPECT_FALSE(without.contains("pad_token_id"));
+  model.token_ids = {{"bos_token_id", 128000}, {"eos_token_id", {128001, 128009}}, {"pad_token_id", 5}};
+  EXPECT_EQ(model_of(hugging_face_config(model, ScalarType::fp32).dump()).token_ids, model.token_ids);
+  for (const char* const ids : {"-1", "1.5", "\"</s>\"", "[]", "[2, null]", "{}"}) {
+    json config = without;
+    config["eos_token_id"] = json::parse(ids);
+    expect_error(ExitCode::data, {"eos_token_id", "the id of a token"}, [&] { model_of(config.dump()); });
+  }
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
   const RunConfig base = large_config(folder);
   for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size())) {
     expect_predicted_memory<Fp32>(laid_out(base, overrides));
+    std::vector<std::string> separate = overrides;
+    separate.insert(separate.end(), {"data.documents=separate", "data.document_end=1"});
+    if (overrides[2] != "parallel.pipeline=1")  // a slot each of micro-batches in flight
+      expect_predicted_memory<Fp32>(laid_out(base, separate));
     if (world().size() == 1)
       expect_predicted_memory<Fp64>(laid_out(base, overrides));
   }

@@ -43,8 +43,9 @@ MemoryByCategory allocated(const RunConfig& config, const Layout& layout, int st
                                             reducer_options(config, layout), sizeof(State<Compute<P>>));
   const AdamW<Compute<P>> optimizer =
       layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});
-  model.plan_activations(config.layout.micro_batch, config.sequence_length,
-                         activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks));
+  model.plan_activations(
+      config.layout.micro_batch, config.sequence_length,
+      activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks, config.data.separates_documents()));
   MemoryByCategory memory = ledger.current();
   for (std::size_t i = 0; i < num_categories; ++i)
     memory.bytes[i] -= before.bytes[i];

@@ -294,6 +294,26 @@ TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
                   "nearest layouts of 4 ranks that fit: tensor 1 x data 4 x pipeline 1;");
 }
 
+TEST(RunConfig, WeightsFitTheFilesAndAddUp) {
+  const std::string two = "[data]\ntrain = [\"a\", \"b\"]\n[run]\nsteps = 1\n";
+  EXPECT_EQ(error_of(two, {"data.weights=[0.7, 0.3]"}), "");
+  EXPECT_EQ(error_of(two, {"data.weights=[0.3334, 0.667]"}), "");
+  EXPECT_EQ(error_of(two, {"data.epochs=[1, 2.5]"}), "");
+  EXPECT_CONTAINS(error_of(two, {"data.weights=[0.7, 0.5]"}), "data.weights: they add up to 1.2, wanted 1");
+  EXPECT_CONTAINS(error_of(two, {"data.weights=[1.0]"}), "data.weights: 1 numbers for 2 entries of data.train");
+  EXPECT_CONTAINS(error_of(two, {"data.epochs=[1, 2, 3]"}), "data.epochs: 3 numbers for 2 entries of data.train");
+  EXPECT_CONTAINS(error_of(two, {"data.weights=[1.5, -0.5]"}), "data.weights: got -0.5 at place 2, wanted at least 0");
+  EXPECT_CONTAINS(error_of(two, {"data.epochs=[0, 0]"}), "data.epochs: all are 0");
+  EXPECT_CONTAINS(error_of(two, {"data.weights=[0.7, 0.3]", "data.epochs=[1, 2]"}), "exclude each other");
+  EXPECT_CONTAINS(error_of(two, {"data.weights=[\"a\"]"}), "a list of numbers, like [0.5, 2]");
+  EXPECT_CONTAINS(error_of(two, {"data.validation=[\"c\"]", "data.validation_fraction=0.1"}),
+                  "data.validation_fraction: ");
+  EXPECT_CONTAINS(error_of(two, {"model.vocab_size=300", "data.document_end=300"}), "data.document_end: 300");
+  const RunConfig config = parse_run_config(two, "run.toml", {"data.weights=[0.7, 0.3]"}, 1);
+  EXPECT_CONTAINS(to_toml(config), "weights = [0.7, 0.3]");
+  EXPECT_EQ(parse_run_config(to_toml(config), "again", {}, 1).data.weights, config.data.weights);
+}
+
 TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {
   EXPECT_CONTAINS(error_of(good, {"optimizer.warmup_steps=50", "optimizer.decay_steps=49"}), "optimizer.decay_steps");
   EXPECT_EQ(error_of(good, {"optimizer.warmup_steps=50", "optimizer.decay_steps=50"}), "");

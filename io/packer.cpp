@@ -1,0 +1,320 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/packer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "core/printable_text.hpp"
+#include "io/file_kind.hpp"
+#include "io/input_files.hpp"
+#include "io/text_parts.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+void check_text(const Path& path, std::string_view bytes) {
+  const std::optional<FileKind> kind = marked_kind(bytes);
+  const std::size_t zero = bytes.find('\0');
+  if (!kind && zero == std::string::npos)
+    return;
+  throw Error(ExitCode::data,
+              {.what = "a file to pack is not text",
+               .where = path.string(),
+               .got = kind ? kind->name : fmt::format("a zero byte at offset {}", zero),
+               .wanted = "plain text",
+               .todo = fmt::format("{}leave it out: --exclude '{}'; or take it: --allow-binary",
+                                   kind ? kind->todo + "; or " : "", as_pattern(path.filename().string()))});
+}
+
+std::string name_of(const Path& path) { return is_standard_input(path) ? "standard input" : path.string(); }
+
+Index threads_for(const Tokenizer& tokenizer, const PackOptions& options) {
+  if (tokenizer.is_local() && options.key.empty())  // no work: reading and writing take longer
+    return 1;
+  return options.num_threads > 0 ? options.num_threads : std::max(1U, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+Packer::Packer(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
+               const Path& validation_output, const PackOptions& options)
+    : files_(files),
+      tokenizer_(tokenizer),
+      output_(output),
+      validation_output_(validation_output),
+      options_(options),
+      split_(options.seed, options.validation_fraction),
+      splits_(!validation_output.empty()),
+      notes_(options) {
+  for (const Path& path : files)
+    if (!is_standard_input(path))
+      all_bytes_ += static_cast<Index>(InputFile(path, ExitCode::data).size());
+}
+
+PackSummary Packer::run() {
+  for (const Path& path : {output_, validation_output_})
+    if (path.has_parent_path())
+      make_directories(path.parent_path());
+  if (!std::ranges::any_of(files_, is_standard_input))
+    journal_.emplace(output_, pack_identity(files_, tokenizer_, validation_output_, options_),
+                     options_.journal_interval);
+  work_.emplace(threads_for(tokenizer_, options_));
+  const bool resumes = journal_ && journal_->left();
+  if (resumes) {
+    state_ = *journal_->left();
+    state_.summary.resumed_bytes = state_.summary.text_bytes;
+    split_.settle(state_.split);
+  } else if (splits_) {
+    survey();
+    state_.split = split_.settled();
+  }
+  open_outputs();
+  const std::size_t first = state_.file;
+  const TextPosition begin = state_.position;
+  files_before_ = 0;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    if (file >= first)
+      read_file(file, file == first ? begin : TextPosition(), false, [&](TextBlock& block, Index file_bytes) {
+        if (block.long_document)
+          add_long_document(file, block, file == first && block.begin.offset == begin.offset ? begin.in_long : 0,
+                            file_bytes);
+        else
+          add_block(file, block, file_bytes);
+      });
+    if (!is_standard_input(files_[file]))
+      files_before_ += static_cast<Index>(InputFile(files_[file], ExitCode::data).size());
+  }
+  work_->drain();
+  require_text();
+  PackSummary summary = state_.summary;
+  summary.num_files = static_cast<Index>(files_.size());
+  summary.train_tokens = train_->num_tokens();
+  summary.validation_tokens = validation_ ? validation_->num_tokens() : 0;
+  summary.warnings = notes_.warnings(files_, summary);
+  if (validation_)
+    validation_->finish();
+  train_->finish();
+  return summary;
+}
+
+// Which documents are there? ValidationSplit chooses among them.
+void Packer::survey() {
+  files_before_ = 0;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    read_file(file, {}, true, [&](TextBlock& given, Index file_bytes) {
+      if (given.long_document) {
+        const Document document = given.long_document->document;
+        work_->add([] {}, [this, document] { split_.see(document); });
+        return;
+      }
+      const auto block = std::make_shared<TextBlock>(std::move(given));
+      const auto documents = std::make_shared<std::vector<Document>>();
+      const auto bad_lines = std::make_shared<std::vector<BadLine>>();
+      work_->add(
+          [this, block, documents, bad_lines] {
+            *bad_lines = for_each_document(*block, options_.key, [&](std::string_view, const Document& document) {
+              documents->push_back(document);
+            });
+            block->bytes = {};
+          },
+          [this, documents, bad_lines, file, file_bytes] {
+            see_bad_lines(*bad_lines, file, true);
+            for (const Document& document : *documents)
+              split_.see(document);
+            tell(file_bytes, true);
+          });
+    });
+    files_before_ += static_cast<Index>(InputFile(files_[file], ExitCode::data).size());
+  }
+  work_->drain();
+  split_.settle();
+}
+
+void Packer::open_outputs() {
+  const bool resumes = journal_ && journal_->left();
+  const auto open = [&](std::optional<TokenFileWriter>& writer, const Path& path,
+                        const TokenFileWriter::Progress& progress) {
+    if (resumes)
+      writer.emplace(path, tokenizer_.name(), tokenizer_.vocab_size(), progress);
+    else
+      writer.emplace(path, tokenizer_.name(), tokenizer_.vocab_size());
+  };
+  open(train_, output_, state_.train);
+  if (splits_)
+    open(validation_, validation_output_, state_.validation);
+}
+
+void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_survey, const VisitBlock& visit) {
+  const Path& path = files_[file];
+  const std::unique_ptr<ByteSource> source = open_bytes(path);
+  source->skip(begin.offset);
+  const std::unique_ptr<TextReader> reader =
+      read_text(*source, begin, options_.key, options_.document_separator, output_.parent_path());
+  const std::string first_bytes(reader->first_bytes());
+  if (!options_.allow_binary && options_.key.empty() && begin.offset == 0)
+    check_text(path, first_bytes);
+  TextBlock block;
+  while (reader->next(block))
+    visit(block, files_before_ + source->file_bytes());
+  if (!is_survey && begin.offset == 0)
+    notes_.see(name_of(path), first_bytes, reader->num_separators());
+}
+
+void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
+  const auto taken = std::make_shared<TextBlock>(std::move(block));
+  const auto packed = std::make_shared<PackedBlock>();
+  work_->add(
+      [this, taken, packed] {
+        *packed = pack_block(*taken, tokenizer_, options_, splits_ ? &split_ : nullptr);
+        taken->bytes = {};
+      },
+      [this, taken, packed, file, file_bytes] {
+        finish_block(*packed, file);
+        finished_to(file, taken->end, file_bytes);
+      });
+}
+
+void Packer::finish_block(const PackedBlock& packed, std::size_t file) {
+  see_bad_lines(packed.bad_lines, file, false);
+  append(packed.train, *train_);
+  if (splits_)
+    append(packed.validation, *validation_);
+  for (const Document& document : packed.documents) {
+    notes_.see(document);
+    state_.summary.num_documents += document.has_text() ? 1 : 0;
+  }
+  state_.summary.text_bytes += packed.text_bytes;
+  state_.summary.num_validation_documents += packed.num_validation_documents;
+  state_.summary.num_cut_documents += packed.num_cut_documents;
+  state_.has_train_text |= packed.train.has_text;
+  state_.has_validation_text |= packed.validation.has_text;
+}
+
+void Packer::append(const PackedDocuments& documents, TokenFileWriter& writer) {
+  std::size_t begin = 0;
+  for (const std::size_t end : documents.ends) {
+    writer.append(std::span(documents.tokens).subspan(begin, end - begin));
+    writer.end_document();
+    begin = end;
+  }
+}
+
+// Part by part: the first of it may train, and the rest validate. The first `done` bytes are written already.
+void Packer::add_long_document(std::size_t file, const TextBlock& block, Index done, Index file_bytes) {
+  const Document document = block.long_document->document;
+  const ReadAt& read = block.long_document->read;
+  const Index tail = splits_ ? tail_begin(read, document, split_.tail(document)) : document.end;
+  for (Index at = document.begin + done; at < document.end;) {
+    const bool is_validation = at >= tail;
+    const Index begin = is_validation ? tail : document.begin;
+    const Index end = is_validation ? document.end : tail;
+    auto text =
+        std::make_shared<std::string>(std::min(most_part_bytes(tokenizer_), static_cast<std::size_t>(end - at)), '\0');
+    read(at, text->data(), text->size());
+    text->resize(part_bytes(tokenizer_, *text, at + static_cast<Index>(text->size()) < end));
+    const Index size = static_cast<Index>(text->size());
+    const EncodeOptions options{options_.add_special_tokens, at == begin, at + size == end};
+    at += size;
+    const auto tokens = std::make_shared<std::vector<TokenId>>();
+    work_->add(
+        [this, text, tokens, options] {
+          tokenizer_.encode(*text, *tokens, options);
+          *text = {};
+        },
+        [=, this, position = block.begin, after = block.end]() mutable {
+          TokenFileWriter& to = writer(is_validation);
+          to.append(*tokens);
+          if (options.is_end && to.has_open_document()) {
+            if (options_.document_end >= 0)
+              to.append(std::array{options_.document_end});
+            to.end_document();
+          }
+          (is_validation ? state_.has_validation_text : state_.has_train_text) |= document.has_text();
+          state_.summary.text_bytes += size;
+          position.in_long = at - document.begin;
+          if (at == document.end) {
+            notes_.see(document);
+            state_.summary.num_documents += document.has_text() ? 1 : 0;
+            state_.summary.num_validation_documents += tail == document.begin ? 1 : 0;
+            state_.summary.num_cut_documents += tail > document.begin && tail < document.end ? 1 : 0;
+            position = after;
+          }
+          finished_to(file, position, file_bytes);
+        });
+  }
+}
+
+void Packer::see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey) {
+  for (const auto& [line, fault] : lines) {
+    const std::string where = fmt::format("{}:{}", name_of(files_[file]), line);
+    if (!options_.skip_bad)
+      throw Error(ExitCode::data,
+                  {.what = fault.lacks_key ? "a line lacks the key of the text" : "a line is not JSON with a text",
+                   .where = where,
+                   .got = fault.lacks_key ? fmt::format("{}; the line has {}", fault.reason,
+                                                        fault.keys.empty() ? "no keys" : fault.keys)
+                                          : fault.reason,
+                   .wanted = fmt::format("a JSON object in UTF-8, with a string under \"{}\"", options_.key),
+                   .todo = fault.lacks_key ? "name the key of the text: --key KEY; --skip-bad leaves such lines out"
+                                           : "correct the line; --skip-bad leaves such lines out"});
+    if (is_survey)
+      continue;
+    every_bad_line_lacks_key_ = every_bad_line_lacks_key_ && fault.lacks_key;
+    if (state_.summary.num_bad_lines++ == 0) {
+      state_.summary.first_bad_line = fmt::format("{}: {}", where, fault.reason);
+      keys_ = fault.keys;
+    }
+  }
+}
+
+void Packer::finished_to(std::size_t file, const TextPosition& position, Index file_bytes) {
+  state_.file = file;
+  state_.position = position;
+  tell(file_bytes, false);
+  if (!journal_ || !journal_->is_due())
+    return;
+  state_.train = train_->sync();
+  if (validation_)
+    state_.validation = validation_->sync();
+  journal_->write(state_);
+}
+
+void Packer::tell(Index file_bytes, bool is_survey) {
+  if (options_.progress)
+    options_.progress(
+        {.bytes = file_bytes,
+         .all_bytes = all_bytes_,
+         .num_tokens = is_survey ? 0 : train_->num_tokens() + (validation_ ? validation_->num_tokens() : 0),
+         .is_survey = is_survey});
+}
+
+void Packer::require_text() {
+  const PackSummary& summary = state_.summary;
+  if (summary.num_documents == 0 && summary.num_bad_lines > 0 && every_bad_line_lacks_key_)
+    throw Error(ExitCode::data,
+                {.what = "no line has the key of the text",
+                 .where = summary.first_bad_line,
+                 .got = fmt::format("{} without it; the first has {}", counted(summary.num_bad_lines, "line"),
+                                    keys_.empty() ? "no keys" : keys_),
+                 .wanted = fmt::format("\"{}\"", options_.key),
+                 .todo = "name the key of the text: --key KEY"});
+  if (state_.has_train_text && (!splits_ || state_.has_validation_text))
+    return;
+  throw Error(ExitCode::data,
+              {.what = state_.has_train_text ? "no text is left for validation" : "no text is left for training",
+               .got = fmt::format("{}, {} with text, {}{}", counted(static_cast<Index>(files_.size()), "file"),
+                                  counted(summary.num_documents, "document"), counted(summary.text_bytes, "byte"),
+                                  summary.num_bad_lines == 0
+                                      ? ""
+                                      : fmt::format(", {} left out ({})", counted(summary.num_bad_lines, "line"),
+                                                    summary.first_bad_line)),
+               .todo = "give more text, or change the validation fraction or the document separator"});
+}
+
+}  // namespace espalier

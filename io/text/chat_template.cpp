@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/text/chat_template.hpp"
+
+#include <fmt/format.h>
+
+#include "core/printable_text.hpp"
+#include "io/file.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_reader.hpp"
+#include "io/text/utf8.hpp"
+
+namespace espalier {
+namespace {
+
+// As Python's str.strip().
+bool is_space(std::uint32_t c) {
+  return (c >= 0x9 && c <= 0xD) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(code_point(text)))
+    text.remove_prefix(character_bytes(text));
+  while (!text.empty()) {
+    std::size_t last = text.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80)
+      --last;
+    if (!is_space(code_point(text.substr(last))))
+      break;
+    text.remove_suffix(text.size() - last);
+  }
+  return text;
+}
+
+std::string_view without_newlines(std::string_view text, bool at_end) {
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of('\n')));
+  return at_end ? text.substr(0, text.find_last_not_of('\n') + 1) : text;
+}
+
+// Qwen3 takes what stands before the last </think> out of an answer, and writes it before the answers behind the last
+// question alone.
+struct Thought {
+  std::string_view thought;
+  std::string_view answer;
+};
+
+Thought thought_of(std::string_view content) {
+  const std::size_t last = content.rfind("</think>");
+  if (last == std::string_view::npos)
+    return {"", content};
+  std::string_view thought = content.substr(0, content.find("</think>"));
+  if (const std::size_t begin = thought.rfind("<think>"); begin != std::string_view::npos)
+    thought.remove_prefix(begin + 7);
+  return {without_newlines(thought, true), without_newlines(content.substr(last + 8), false)};
+}
+
+bool is_tool_response(std::string_view content) {
+  return content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
+}
+
+std::size_t last_question(std::span<const ChatMessage> messages) {
+  for (std::size_t i = messages.size(); i-- > 0;)
+    if (messages[i].role == "user" && !is_tool_response(messages[i].content))
+      return i;
+  return messages.size() - 1;
+}
+
+void add(std::vector<ChatPart>& parts, std::string_view text, bool is_answer) {
+  if (text.empty())
+    return;
+  if (parts.empty() || parts.back().is_answer != is_answer)
+    parts.push_back({"", is_answer});
+  parts.back().text += text;
+}
+
+void check_roles(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& role = messages[i].role;
+    if (role != "system" && role != "user" && role != "assistant")
+      throw ChatError(fmt::format("message {} has the role \"{}\"; wanted system, user or assistant", i + 1,
+                                  printable_line(role.substr(0, 40))));
+    if (role == "system" && chat.system_place == ChatTemplate::System::refused)
+      throw ChatError(fmt::format("message {}: the {} template takes no system message", i + 1, chat.kind));
+  }
+}
+
+void check_order(const ChatTemplate& chat, std::span<const ChatMessage> turns) {
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    if (turns[i].role != (i % 2 == 0 ? "user" : "assistant"))
+      throw ChatError(fmt::format("turn {} is the {}'s: in the {} template user and assistant take turns", i + 1,
+                                  turns[i].role, chat.kind));
+}
+
+}  // namespace
+
+std::vector<ChatPart> ChatTemplate::render(std::span<const ChatMessage> messages) const {
+  check_roles(*this, messages);
+  std::vector<ChatPart> parts;
+  add(parts, conversation_begin, false);
+  std::optional<std::string> first_system = default_system;
+  if (!messages.empty() && messages.front().role == "system") {
+    first_system = messages.front().content;
+    messages = messages.subspan(1);
+  }
+  if (alternates)
+    check_order(*this, messages);
+  const auto content_of = [](const Turn& turn, std::string_view content) {
+    return turn.trims ? trimmed(content) : content;
+  };
+  if (first_system && system_place == System::turn)
+    add(parts, system.begin + before_first_system + std::string(content_of(system, *first_system)) + system.end, false);
+
+  const std::size_t question = messages.empty() ? 0 : last_question(messages);
+  const auto system_before = [&](std::size_t i) {  // is it in the user's message?
+    switch (system_place) {
+      case System::first_user: return i == 0;
+      case System::last_user: return i == question;
+      case System::ending_user: return i + 1 == messages.size();
+      default: return false;
+    }
+  };
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& role = messages[i].role;
+    if (role != "assistant") {
+      const Turn& turn = role == "user" ? user : system;
+      const std::string note = role == "user" && first_system && system_before(i) ? *first_system + "\n\n" : "";
+      add(parts, turn.begin + note + std::string(content_of(turn, messages[i].content)) + turn.end, false);
+      continue;
+    }
+    std::string_view content = content_of(assistant, messages[i].content);
+    add(parts, assistant.begin, false);
+    add(parts, before_answer, true);
+    if (thinks) {
+      const Thought thought = thought_of(content);
+      content = thought.answer;
+      if (i > question && (i + 1 == messages.size() || !thought.thought.empty())) {
+        add(parts, fmt::format("<think>\n{}\n</think>\n\n", thought.thought), true);
+        content = without_newlines(content, false);
+      }
+    }
+    add(parts, content, true);
+    add(parts, assistant.end, true);
+    add(parts, after_answer, false);
+  }
+  return parts;
+}
+
+std::string ChatTemplate::prompt(std::span<const ChatMessage> messages) const {
+  std::string text;
+  for (const ChatPart& part : render(messages))
+    text += part.text;
+  return text + assistant.begin;
+}
+
+namespace {
+
+// "<s>", or {"content": "<s>", ...} as older files have it; empty where there is none.
+std::string token_of(const nlohmann::json& config, const char* key) {
+  const auto token = config.find(key);
+  if (token == config.end())
+    return "";
+  if (token->is_object() && token->contains("content") && token->at("content").is_string())
+    return token->at("content").get<std::string>();
+  return token->is_string() ? token->get<std::string>() : "";
+}
+
+// A text, or a list of named ones, of which the one named "default" is taken.
+std::string template_in(const nlohmann::json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null())
+    return "";
+  if (found->is_string())
+    return found->get<std::string>();
+  if (found->is_array())
+    for (const nlohmann::json& named : *found)
+      if (named.is_object() && named.contains("name") && named["name"] == "default" && named.contains("template") &&
+          named["template"].is_string())
+        return named["template"].get<std::string>();
+  throw std::runtime_error("chat_template is no text, and no list with one named \"default\"");
+}
+
+}  // namespace
+
+ChatTemplate load_chat_template(const std::string& tokenizer) {
+  std::error_code ignored;
+  const Path directory =
+      std::filesystem::is_directory(tokenizer, ignored) ? Path(tokenizer) : Path(tokenizer).parent_path();
+  const Path config_file = directory / "tokenizer_config.json";
+  const Path template_file = directory / "chat_template.jinja";
+  const auto refuse = [](const Path& where, const std::string& got) -> Error {
+    return {ExitCode::data,
+            {.what = "a chat template is not supported",
+             .where = where.string(),
+             .got = got,
+             .wanted = "the template of ChatML (SmolLM2, Qwen2.5, Qwen3), Llama 3 or Mistral",
+             .todo = "write one of these as chat_template.jinja beside the tokenizer"}};
+  };
+  nlohmann::json config = nlohmann::json::object();
+  if (std::filesystem::exists(config_file, ignored)) {
+    try {
+      config = parse_json(read_file(config_file, ExitCode::data, LargestFile::record));
+    } catch (const JsonError& error) {
+      throw refuse(config_file, error.what());
+    }
+    if (!config.is_object())
+      throw refuse(config_file, "JSON that is no object");
+  }
+  const bool has_file = std::filesystem::exists(template_file, ignored);
+  const Path where = has_file ? template_file : config_file;
+  try {
+    const std::string jinja =
+        has_file ? read_file(template_file, ExitCode::data, LargestFile::line) : template_in(config);
+    if (!jinja.empty())
+      return chat_template_of(jinja, token_of(config, "bos_token"), token_of(config, "eos_token"));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw refuse(where, error.what());
+  }
+  throw Error(ExitCode::usage, {.what = "a tokenizer has no chat template",
+                                .where = tokenizer,
+                                .got = directory.empty() ? "a file in no directory" : "none in " + directory.string(),
+                                .wanted = "chat_template.jinja, or tokenizer_config.json with a chat_template",
+                                .todo = "name the directory of a model that was trained on conversations, or write "
+                                        "a template there"});
+}
+
+}  // namespace espalier

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "core/printable_text.hpp"
+#include "io/text/chat_template.hpp"
+#include "io/text/jinja_tags.hpp"
+
+namespace espalier {
+namespace {
+
+using Fragments = std::initializer_list<std::string_view>;
+
+bool has(const JinjaTags& tags, std::string_view fragment) { return tags.text.find(fragment) != std::string::npos; }
+
+[[noreturn]] void refuse(const std::string& what) { throw std::runtime_error("the template " + what); }
+
+void require(const JinjaTags& tags, std::string_view fragment) {
+  if (!has(tags, fragment))
+    refuse(fmt::format("has no {}", printable_line(fragment)));
+}
+
+// What would change the text in a way that is not known here.
+void require_none(const JinjaTags& tags, Fragments fragments) {
+  for (const std::string_view fragment : fragments)
+    if (has(tags, fragment))
+      refuse(fmt::format("uses {}", printable_line(fragment)));
+}
+
+// The number in the list of the one fragment that the template has.
+std::size_t one_of(const JinjaTags& tags, const char* what, Fragments fragments) {
+  const auto is_there = [&](std::string_view fragment) { return has(tags, fragment); };
+  const auto* const found = std::ranges::find_if(fragments, is_there);
+  if (found == fragments.end() || std::any_of(found + 1, fragments.end(), is_there))
+    refuse(fmt::format("writes {} in a way that is not known", what));
+  return static_cast<std::size_t>(found - fragments.begin());
+}
+
+// Tokens such as <|im_start|>, all of which must be known.
+void require_marks(const JinjaTags& tags, Fragments known) {
+  for (std::size_t begin = tags.text.find("<|"); begin != std::string::npos; begin = tags.text.find("<|", begin + 2)) {
+    const std::string mark =
+        tags.text.substr(begin, std::min<std::size_t>(tags.text.find("|>", begin), begin + 60) + 2 - begin);
+    if (std::ranges::find(known, mark) == known.end())
+      refuse("writes " + printable_line(mark));
+  }
+}
+
+// The system message that ChatML writes where a conversation has none.
+std::optional<std::string> default_system(const JinjaTags& tags) {
+  constexpr std::string_view begin = "<|im_start|>system\n";
+  constexpr std::string_view end = "<|im_end|>\n";
+  std::optional<std::string> found;
+  for (const std::string& literal : tags.literals) {
+    if (!literal.starts_with(begin) || !literal.ends_with(end))
+      continue;
+    const std::string text = literal.substr(begin.size(), literal.size() - begin.size() - end.size());
+    if (found && *found != text)
+      refuse("has two system messages of its own");
+    found = text;
+  }
+  const bool has_other = has(tags, "{{'<|im_start|>system\n'}}");  // goes on with a text: only for tools
+  if (has_other && !has(tags, "{%iftools%}{{'<|im_start|>system\n'}}"))
+    refuse("writes a system message in a way that is not known");
+  return found;
+}
+
+ChatTemplate chat_ml(const JinjaTags& tags) {
+  require_marks(tags, {"<|im_start|>", "<|im_end|>", "<|endoftext|>"});
+  require(tags, "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}");
+  one_of(tags, "a message",
+         {"'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>'+'\n'",
+          "'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>\n'",
+          "'<|im_start|>'+message['role']+'\n'+content+'<|im_end|>'+'\n'"});
+  require_none(tags, {"bos_token", "eos_token", "strftime_now", "|trim", "|upper", "|replace", "{{'<think>\n'}}"});
+  const bool thinks = has(tags, "think>");
+  if (thinks) {  // as Qwen3 does, or not at all
+    require(tags,
+            "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
+            "message['role']+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+content.lstrip('\n')}}");
+  } else {
+    require_none(tags, {"strip("});
+  }
+  // GCC 12 destroys members twice where a later member's initializer throws: all that may throw stands before.
+  const std::optional<std::string> own_system = default_system(tags);
+  return {.kind = "ChatML",
+          .system = {"<|im_start|>system\n", "<|im_end|>\n"},
+          .user = {"<|im_start|>user\n", "<|im_end|>\n"},
+          .assistant = {"<|im_start|>assistant\n", "<|im_end|>"},
+          .after_answer = "\n",
+          .default_system = own_system,
+          .thinks = thinks};
+}
+
+ChatTemplate llama3(const JinjaTags& tags, const std::string& bos) {
+  require_marks(tags, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"});
+  require(tags, "{%ifadd_generation_prompt%}{{'<|start_header_id|>assistant<|end_header_id|>\n\n'}}");
+  require(tags, "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']|trim+'<|eot_id|>'");
+  require(tags, "bos_token");
+  const auto turn = [](const std::string& role) {
+    return ChatTemplate::Turn{fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", role), "<|eot_id|>", true};
+  };
+  ChatTemplate chat{.kind = "Llama 3",
+                    .conversation_begin = bos,
+                    .system = turn("system"),
+                    .user = turn("user"),
+                    .assistant = turn("assistant")};
+  if (!has(tags, "Date")) {
+    require_none(tags, {"strftime_now", "system_message"});
+    return chat;
+  }
+  // Llama 3.1 to 3.3. Today's date is the template's own, as a text must not depend on the day.
+  require(tags, "{%setdate_string='26 Jul 2024'%}");
+  require(tags, "{{'Cutting Knowledge Date: December 2023\n'}}{{'Today Date: '+date_string+'\n\n'}}");
+  chat.before_first_system = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+  chat.default_system = "";
+  return chat;
+}
+
+// The one literal with a mark, and nothing else but spaces around it.
+std::string mark_of(const JinjaTags& tags, std::string_view mark) {
+  std::string found;
+  for (const std::string& literal : tags.literals) {
+    if (literal.find(mark) == std::string::npos)
+      continue;
+    if (literal.find_first_not_of(' ') != literal.find(mark) || (!found.empty() && found != literal))
+      refuse(fmt::format("writes {} in a way that is not known", mark));
+    found = literal;
+  }
+  if (found.empty() || found.find_last_not_of(' ') + 1 != found.find(mark) + mark.size())
+    refuse(fmt::format("writes {} in a way that is not known", mark));
+  return found;
+}
+
+ChatTemplate::System mistral_system(const JinjaTags& tags) {
+  using enum ChatTemplate::System;
+  if (has(tags, "[SYSTEM_PROMPT]"))
+    return turn;
+  if (!has(tags, "+system_message+"))
+    return refused;
+  require(tags, "+system_message+'\n\n'+message['content']+");
+  constexpr ChatTemplate::System places[] = {first_user, ending_user, last_user};
+  return places[one_of(tags, "a system message",
+                       {"{%ifloop.firstandsystem_messageisdefined%}", "{%ifloop.lastandsystem_messageisdefined%}",
+                        "{%if(message==user_messages[-1])andsystem_messageisdefined%}"})];
+}
+
+ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::string& eos) {
+  require(tags, "bos_token");
+  require_marks(tags, {});
+  require_none(tags, {"<<SYS>>", "strftime_now", "default_system_message", "[THINK]", "[IMG]"});
+  struct Answer {
+    std::string_view text;
+    const char* before;
+    bool trims;
+    const char* after;
+  };
+  constexpr Answer answers[] = {{"{{message['content']+eos_token}}", "", false, ""},
+                                {"{{message['content']+eos_token+' '}}", "", false, " "},
+                                {"{{''+message['content']+eos_token}}", "", false, ""},
+                                {"{{' '+message['content']+eos_token}}", " ", false, ""},
+                                {"{{' '+message['content']|trim+eos_token}}", " ", true, ""}};
+  const Answer& answer = answers[one_of(
+      tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
+  const std::string user_begin = mark_of(tags, "[INST]");
+  const std::string user_end = mark_of(tags, "[/INST]");
+  require(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));
+  const ChatTemplate::System place = mistral_system(tags);
+  ChatTemplate chat{.kind = "Mistral",
+                    .conversation_begin = bos,
+                    .user = {user_begin, user_end},
+                    .assistant = {"", eos, answer.trims},
+                    .before_answer = answer.before,
+                    .after_answer = answer.after,
+                    .system_place = place,
+                    .alternates = has(tags, "mustalternate") || has(tags, "must alternate")};
+  if (place == ChatTemplate::System::turn) {
+    chat.system.begin = mark_of(tags, "[SYSTEM_PROMPT]");
+    chat.system.end = mark_of(tags, "[/SYSTEM_PROMPT]");
+  }
+  return chat;
+}
+
+}  // namespace
+
+ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, const std::string& eos) {
+  const JinjaTags tags = jinja_tags(jinja);
+  if (has(tags, "<|im_start|>"))
+    return chat_ml(tags);
+  if (has(tags, "<|start_header_id|>"))
+    return llama3(tags, bos);
+  if (has(tags, "[INST]"))
+    return mistral(tags, bos, eos);
+  refuse("writes none of <|im_start|>, <|start_header_id|> and [INST]");
+}
+
+}  // namespace espalier

@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "io/best_fit.hpp"
+#include "io/conversations.hpp"
+#include "io/pack_conversations.hpp"
+#include "io/token_file.hpp"
+#include "io/token_loader.hpp"
+#include "tests/io/text/chat_fixture.hpp"
+
+namespace espalier::test {
+namespace {
+
+std::string problem_of(const std::string& line) {
+  try {
+    read_conversation(line);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string line_of(const std::string& question, const std::string& answer) {
+  return nlohmann::json{{"prompt", question}, {"completion", answer}}.dump() + "\n";
+}
+
+struct TokensAndMask {
+  std::vector<TokenId> tokens;
+  std::vector<std::uint8_t> counts;
+};
+
+TokensAndMask content_of(const TokenFile& file) {
+  TokensAndMask content;
+  content.tokens.resize(static_cast<std::size_t>(file.num_tokens()));
+  content.counts.resize(content.tokens.size());
+  file.read(0, content.tokens);
+  file.read_loss_mask(0, content.counts);
+  return content;
+}
+
+// A directory with the tokenizer, and conversations of many lengths.
+class Conversations : public ::testing::Test {
+ protected:
+  Conversations() {
+    write_chat_tokenizer(directory.path());
+    tokenizer = load_tokenizer(directory.path().string());
+    chat = load_chat_template(directory.path().string());
+    std::string text;
+    for (int i = 0; i < 60; ++i)
+      text += line_of(fmt::format("What is {}?", i), std::string(static_cast<std::size_t>(i * i % 41), 'x') + "!");
+    write_bytes(directory / "chats.jsonl", text);
+  }
+
+  ConversationSummary pack(const ConversationOptions& options, const Path& validation = "") {
+    return pack_conversations({directory / "chats.jsonl"}, *tokenizer, chat, directory / "train.bin", validation,
+                              options);
+  }
+
+  ConversationTokens tokens_of(const std::string& line) {
+    return encode_conversation(read_conversation(line), chat, *tokenizer);
+  }
+
+  TemporaryDirectory directory;
+  std::unique_ptr<Tokenizer> tokenizer;
+  ChatTemplate chat;
+};
+
+}  // namespace
+
+TEST(Conversation, is_messages_or_a_prompt_with_its_completion) {
+  const auto messages = read_conversation(
+      R"({"id": 7, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\u00e9", "tool_calls": null}]})");
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_EQ(messages[1].role, "assistant");
+  EXPECT_EQ(messages[1].content, "\u00e9");
+  const auto pair = read_conversation(
+      R"({"completion": "b", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]})");
+  ASSERT_EQ(pair.size(), 3U);
+  EXPECT_EQ(pair[0].role + pair[1].role + pair[2].role, "systemuserassistant");
+  EXPECT_EQ(pair[2].content, "b");
+}
+
+TEST(Conversation, says_what_is_wrong_with_a_line) {
+  const auto expect = [](const std::string& line, const std::string& part) {
+    EXPECT_NE(problem_of(line).find(part), std::string::npos) << line << ": " << problem_of(line);
+  };
+  expect("{", "not JSON");
+  expect("\"\xff\"", "not UTF-8");
+  expect("[]", "wanted an object");
+  expect(R"({"text": "a"})", R"(no "messages")");
+  expect(R"({"prompt": "a"})", R"(no "completion")");
+  expect(R"({"completion": "a"})", R"(no "prompt")");
+  expect(R"({"prompt": "a", "completion": 3})", R"("completion" is 3)");
+  expect(R"({"messages": "a"})", "wanted a list");
+  expect(R"({"messages": []})", "no answer");
+  expect(R"({"messages": [{"role": "user", "content": "a"}]})", "no answer");
+  expect(R"({"messages": [7]})", "message 1 of \"messages\" is 7");
+  expect(R"({"messages": [{"role": "user"}]})", R"(message 1 of "messages" has no "content")");
+  expect(R"({"messages": [{"content": "a"}]})", R"(has no "role")");
+  expect(R"({"messages": [{"role": "user", "content": ["a"]}]})", "wanted a text");
+  expect(R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": [1]}]})", "tool_calls");
+}
+
+// Against the definition: the longest first, each into the row with the least room that it fits in.
+TEST(BestFit, rows_are_those_of_the_definition) {
+  for (const Index capacity : {1, 7, 64}) {
+    std::vector<Index> lengths;
+    for (Index i = 0; i < 300; ++i)
+      lengths.push_back(1 + (i * i * 7 + i * 3) % capacity);
+    const auto rows = best_fit_rows(lengths, capacity);
+    std::vector<Index> order(lengths.size());
+    std::iota(order.begin(), order.end(), Index{0});
+    std::ranges::stable_sort(order, std::ranges::greater(),
+                             [&](Index i) { return lengths[static_cast<std::size_t>(i)]; });
+    std::vector<Index> room;
+    for (const Index i : order) {
+      const Index length = lengths[static_cast<std::size_t>(i)];
+      Index* best = nullptr;
+      for (Index& r : room)
+        if (r >= length && (best == nullptr || r < *best))
+          best = &r;
+      if (best == nullptr)
+        best = &room.emplace_back(capacity);
+      *best -= length;
+    }
+    ASSERT_EQ(rows.size(), room.size()) << capacity;
+    std::vector<Index> seen;
+    std::vector<Index> room_of_rows;
+    for (const auto& row : rows) {
+      room_of_rows.push_back(capacity);
+      for (const Index i : row)
+        room_of_rows.back() -= lengths[static_cast<std::size_t>(i)];
+      seen.insert(seen.end(), row.begin(), row.end());
+    }
+    std::ranges::sort(room);
+    std::ranges::sort(room_of_rows);
+    EXPECT_EQ(room_of_rows, room) << capacity;
+    std::ranges::sort(seen);
+    std::ranges::sort(order);
+    EXPECT_EQ(seen, order) << capacity;
+  }
+  EXPECT_TRUE(best_fit_rows({}, 4).empty());
+}
+
+TEST_F(Conversations, stand_one_behind_the_other) {
+  for (const Index threads : {1, 3}) {
+    const ConversationSummary summary = pack({.num_threads = threads});
+    const TokenFile file(directory / "train.bin");
+    EXPECT_EQ(file.num_documents(), 60);
+    EXPECT_EQ(summary.train.num_conversations, 60);
+    EXPECT_EQ(summary.train.num_tokens, file.num_tokens());
+    EXPECT_EQ(file.info().row_length, 0);
+    std::vector<TokenId> tokens;
+    std::vector<std::uint8_t> counts;
+    std::istringstream lines(read_bytes(directory / "chats.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const ConversationTokens expected = tokens_of(line);
+      tokens.insert(tokens.end(), expected.tokens.begin(), expected.tokens.end());
+      counts.insert(counts.end(), expected.counts.begin(), expected.counts.end());
+    }
+    const TokensAndMask content = content_of(file);
+    EXPECT_EQ(content.tokens, tokens);
+    EXPECT_EQ(content.counts, counts);
+    EXPECT_EQ(summary.train.num_counted, std::accumulate(counts.begin(), counts.end(), Index{0}));
+  }
+}
+
+// Every conversation stands whole in one row, or is cut at its end; the loader's samples are the rows.
+TEST_F(Conversations, stand_in_rows) {
+  constexpr Index length = 48;
+  const ConversationSummary summary = pack({.sequence_length = length});
+  const TokenFile file(directory / "train.bin");
+  EXPECT_EQ(file.info().row_length, length);
+  EXPECT_EQ(file.num_tokens(), summary.train.num_rows * length + 1);
+  EXPECT_EQ(file.num_documents(), summary.train.num_conversations);
+  EXPECT_GT(summary.train.num_cut, 0);
+  EXPECT_EQ(summary.train.num_conversations + summary.train.num_left_out, 60);
+  EXPECT_FALSE(std::filesystem::exists(directory / "train.bin.conversations"));
+  std::vector<std::vector<TokenId>> expected;
+  Index num_counted = 0;
+  std::istringstream lines(read_bytes(directory / "chats.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    ConversationTokens conversation = tokens_of(line);
+    conversation.tokens.resize(std::min<std::size_t>(conversation.tokens.size(), length));
+    conversation.counts.resize(conversation.tokens.size());
+    if (std::ranges::count(conversation.counts, 1) == 0)
+      continue;
+    num_counted += std::ranges::count(conversation.counts, 1);
+    expected.push_back(conversation.tokens);
+  }
+  const TokensAndMask content = content_of(file);
+  EXPECT_EQ(std::accumulate(content.counts.begin(), content.counts.end(), Index{0}), num_counted);
+  std::vector<std::vector<TokenId>> found;
+  const TokenId padding = tokenizer->special_token("<|im_end|>");
+  for (Index row = 0; row < summary.train.num_rows; ++row) {
+    std::vector<Index> ends = file.document_starts(row * length, length);
+    ends.push_back((row + 1) * length);
+    Index begin = row * length;
+    for (const Index end : ends) {
+      std::vector<TokenId> document(content.tokens.begin() + begin, content.tokens.begin() + end);
+      const auto last_counted = [&] {
+        return content.counts[static_cast<std::size_t>(begin) + document.size() - 1] == 1;
+      };
+      while (!document.empty() && end == ends.back() && document.back() == padding && !last_counted())
+        document.pop_back();
+      found.push_back(document);
+      begin = end;
+    }
+  }
+  std::ranges::sort(expected);
+  std::ranges::sort(found);
+  EXPECT_EQ(found, expected);
+
+  const auto loader = [&](Index sequence_length) {
+    std::vector<TokenFile> files;
+    files.emplace_back(directory / "train.bin");
+    return SequentialLoader(std::move(files), {.sequence_length = sequence_length, .separate_documents = true}, 0);
+  };
+  EXPECT_THROW(loader(length - 1), Error);
+  const SequentialLoader rows = loader(length);
+  ASSERT_EQ(rows.num_samples(), summary.train.num_rows);
+  Index num_targets = 0;
+  for (Index row = 0; row < rows.num_samples(); ++row) {
+    const Batch batch = rows.batch(row);
+    const auto first = content.tokens.begin() + row * length;
+    EXPECT_EQ(batch.inputs, std::vector<TokenId>(first, first + length));
+    num_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
+  }
+  EXPECT_EQ(num_targets, num_counted);
+}
+
+TEST_F(Conversations, validate_by_their_text) {
+  const ConversationSummary summary = pack({.validation_fraction = 0.3, .seed = 3}, directory / "val.bin");
+  EXPECT_GT(summary.validation.num_conversations, 5);
+  EXPECT_GT(summary.train.num_conversations, 30);
+  EXPECT_EQ(summary.validation.num_conversations + summary.train.num_conversations, 60);
+  EXPECT_EQ(TokenFile(directory / "val.bin").num_documents(), summary.validation.num_conversations);
+}
+
+TEST_F(Conversations, bad_lines_are_named_or_counted) {
+  const std::string good = line_of("a", "b");
+  write_bytes(directory / "chats.jsonl",
+              good + "  \r\n" + R"({"prompt": "a"})" + "\n" + good +
+                  R"({"messages": [{"role": "tool", "content": "a"}, {"role": "assistant", "content": "b"}]})" + "\n" +
+                  R"({"prompt": ")" + std::string(std::size_t{17} << 20, 'a') + "\"}\n" + good);
+  try {
+    pack({});
+    FAIL() << "a bad line is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_EQ(error.report().where, (directory / "chats.jsonl:3").string());
+    EXPECT_NE(error.report().got.find("completion"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory / "train.bin"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "train.bin.partial"));
+  const ConversationSummary summary = pack({.skip_bad = true});
+  EXPECT_EQ(summary.num_bad, 3);
+  ASSERT_EQ(summary.bad_lines.size(), 3U);
+  EXPECT_NE(summary.bad_lines[1].find("chats.jsonl:5: message 1 has the role \"tool\""), std::string::npos)
+      << summary.bad_lines[1];
+  EXPECT_NE(summary.bad_lines[2].find("more than"), std::string::npos);
+  EXPECT_EQ(summary.train.num_conversations, 3);
+}
+
+// Damaged lines and templates: an error or another conversation, and no more.
+TEST_F(Conversations, damage_is_an_error) {
+  std::mt19937_64 random(1);
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "a\u00e9\ud83d\ude00"}, {"role": "assistant", "content": "<think>b</think>c"}]})";
+  std::vector<std::string> templates;
+  const nlohmann::json fixture = chat_fixture();
+  for (const auto& [name, known] : fixture["templates"].items())
+    templates.push_back(known["template"]);
+  const std::string bytes = "{}[]\"'\\%#-|<>\n\x01\xff a";
+  const auto damaged = [&](std::string text) {
+    for (std::uint64_t i = random() % 3; i < 4; ++i) {
+      const std::size_t at = random() % (text.size() + 1);
+      switch (random() % 3) {
+        case 0: text.insert(at, 1, bytes[random() % bytes.size()]); break;
+        case 1: text.erase(at, random() % 20); break;
+        default: text.insert(at, text.substr(random() % (text.size() + 1), random() % 40));
+      }
+    }
+    return text;
+  };
+  int num_taken = 0;
+  int num_refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    try {
+      const ChatTemplate known = chat_template_of(damaged(templates[random() % templates.size()]), "<s>", "<|im_end|>");
+      known.render(
+          std::vector<ChatMessage>{{"user", damaged("a question")}, {"assistant", damaged("<think>\n</think> b")}});
+      ++num_taken;
+    } catch (const std::runtime_error&) {
+      ++num_refused;
+    }
+    try {
+      tokens_of(damaged(line));
+      ++num_taken;
+    } catch (const std::runtime_error&) {
+      ++num_refused;
+    }
+  }
+  EXPECT_GT(num_taken, 100);
+  EXPECT_GT(num_refused, 1000);
+}
+
+TEST_F(Conversations, nothing_is_written_without_a_conversation) {
+  EXPECT_THROW(pack({.sequence_length = 4}), Error);  // shorter than any question
+  EXPECT_THROW(pack({.validation_fraction = 1e-9}, directory / "val.bin"), Error);
+  chat.assistant.end = "<|eot_id|>";
+  EXPECT_THROW(pack({}), Error);
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    EXPECT_TRUE(entry.path().extension() == ".json" || entry.path().extension() == ".jsonl") << entry.path();
+}
+
+}  // namespace espalier::test

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Cross-validation of the planner: published_left_out TABLE.csv... prices each row by constants that were fitted to the
+// rows of other sources, of other device types, of other frameworks. docs/planner.md has the errors.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <map>
+
+#include "core/error.hpp"
+#include "io/file.hpp"
+#include "io/input_limits.hpp"
+#include "tests/published/case_report.hpp"
+#include "tests/published/left_out.hpp"
+
+namespace espalier {
+namespace {
+
+struct Grouping {
+  const char* name;
+  std::string (*group_of)(const PublishedCase&);
+};
+
+constexpr Grouping groupings[] = {
+    {"source", [](const PublishedCase& row) { return row.origin; }},
+    {"hardware", [](const PublishedCase& row) { return row.problem.cluster.device.name; }},
+    {"framework", [](const PublishedCase& row) { return row.framework.empty() ? row.origin : row.framework; }},
+};
+
+std::vector<PricedCase> priced_rows(int argc, char** argv) {
+  std::vector<PricedCase> cases;
+  for (int i = 1; i < argc; ++i)
+    if (argv[i][0] != '-')
+      for (PublishedCase& read : read_cases(read_file(argv[i], ExitCode::data, LargestFile::record), argv[i]).cases)
+        cases.push_back(price_case(std::move(read)));
+  return cases;
+}
+
+std::string summary_text(const std::string& name, const std::vector<double>& errors) {
+  const ErrorSummary summary = summary_of(errors);
+  return fmt::format("  {:<60.60} {:>4} {:>7.1f} {:>7.1f} {:>7.1f} {:>+7.1f}\n", name, summary.count,
+                     100 * summary.median, 100 * summary.p95, 100 * summary.worst, 100 * summary.bias);
+}
+
+std::vector<double> values_of(const std::vector<ConstantFit::RowError>& errors) {
+  std::vector<double> values;
+  for (const auto& each : errors)
+    values.push_back(each.error);
+  return values;
+}
+
+void report(const std::string& what, const ConstantFit& fit) {
+  std::fputs(fmt::format("{}: {:<56} {:>4} {:>7} {:>7} {:>7} {:>7}\n", what, "left out", "rows", "median", "p95",
+                         "worst", "bias %")
+                 .c_str(),
+             stdout);
+  const auto all_rows = [](const PublishedCase&) { return true; };
+  const LogFactors today(fit.constants().size(), 0);
+  std::fputs(summary_text("nothing: constants of today", values_of(fit.errors(today, all_rows))).c_str(), stdout);
+  const LogFactors best = fit.fit(all_rows);
+  std::fputs(summary_text("nothing: constants fitted to these rows", values_of(fit.errors(best, all_rows))).c_str(),
+             stdout);
+  for (const Grouping& grouping : groupings) {
+    const auto errors = fit.left_out_errors(grouping.group_of);
+    std::map<std::string, std::vector<double>> by_group;
+    for (const auto& each : errors)
+      by_group[grouping.group_of(fit.cases()[each.row].published)].push_back(each.error);
+    std::fputs(summary_text(fmt::format("each {}", grouping.name), values_of(errors)).c_str(), stdout);
+    for (const auto& [group, of_group] : by_group)
+      std::fputs(summary_text("  " + group, of_group).c_str(), stdout);
+  }
+  std::fputs("\n  constant                                   factor\n", stdout);
+  for (std::size_t i = 0; i < best.size(); ++i)
+    std::fputs(fmt::format("  {:<40} {:>8.3f}\n", fit.constants()[i].name, std::exp(best[i])).c_str(), stdout);
+}
+
+// The left-out errors by source where one constant stays what it is.
+void report_each_constant(ConstantFit& fit) {
+  for (std::size_t i = 0; i < fit.constants().size(); ++i) {
+    fit.hold(i, true);
+    std::fputs(summary_text("each source; held: " + fit.constants()[i].name,
+                            values_of(fit.left_out_errors(groupings[0].group_of)))
+                   .c_str(),
+               stdout);
+    std::fflush(stdout);
+    fit.hold(i, false);
+  }
+}
+
+void report_rows(const ConstantFit& fit) {
+  for (const auto& each : fit.left_out_errors(groupings[0].group_of)) {
+    const PricedCase& row = fit.cases()[each.row];
+    std::fputs(fmt::format("{:+6.1f} % {:<60.60} {:<40.40} {}\n", 100 * each.error, row.published.id,
+                           row.published.origin, row.layout.text())
+                   .c_str(),
+               stdout);
+  }
+}
+
+// Factors that no knowledge holds near those of today, which were fitted to rows of the table, too.
+std::vector<FittedConstant> freed(std::vector<FittedConstant> constants, bool free) {
+  constexpr double times = 10;
+  for (FittedConstant& each : constants)
+    each.spread *= free ? times : 1;
+  return constants;
+}
+
+int published_left_out(int argc, char** argv) {
+  bool free = false;
+  for (int i = 1; i < argc; ++i)
+    free = free || std::strcmp(argv[i], "--free") == 0;
+  std::vector<PricedCase> timed;
+  std::vector<PricedCase> measured;
+  std::vector<PublishedCase> published;
+  for (const PricedCase& each : priced_rows(argc, argv)) {
+    if (each.published.timed && each.predicted_seconds) {
+      timed.push_back(each);
+      published.push_back(each.published);
+    }
+    if (each.published.measured_bytes > 0 && each.price && !each.published.analytic)
+      measured.push_back(each);
+  }
+  ConstantFit time(std::move(timed), freed(constants_of_time(published), free), time_target());
+  report("time", time);
+  const ConstantFit memory(std::move(measured), freed(constants_of_memory(), free), memory_target());
+  report("memory", memory);
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--each-constant") == 0)
+      report_each_constant(time);
+    if (std::strcmp(argv[i], "--rows") == 0) {
+      report_rows(time);
+      report_rows(memory);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  try {
+    return espalier::published_left_out(argc, argv);
+  } catch (const std::exception& exception) {
+    const espalier::Error error = espalier::error_from(exception, espalier::ExitCode::defect);
+    std::fprintf(stderr, "published_left_out: error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
