@@ -15,7 +15,7 @@ namespace espalier::test {
 namespace {
 
 // Every axis, chunks that share a rank, split norms, a shared optimizer state, an uneven vocabulary (61).
-std::vector<std::vector<std::string>> layouts() {
+std::vector<std::vector<std::string>> sampled_layouts() {
   if (world().size() == 4)
     return {{"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence_parallel=true"},
             {"parallel.pipeline=2", "parallel.zero_stage=1", "parallel.schedule=\"interleaved\"",
@@ -26,22 +26,22 @@ std::vector<std::vector<std::string>> layouts() {
   return {{}};
 }
 
-const std::vector<std::string> sampling = {"run.sample_interval=3",
-                                           "run.sample_prompts=[\"12 3\", \"\", \"012345678901234567890123456789\"]",
-                                           "run.sample_tokens=5"};
+const std::vector<std::string> sampling_keys = {
+    "run.sample_interval=3", "run.sample_prompts=[\"12 3\", \"\", \"012345678901234567890123456789\"]",
+    "run.sample_tokens=5"};
 
-RunConfig sampled(const RunConfig& config, const std::vector<std::string>& layout) {
+RunConfig with_samples(const RunConfig& config, const std::vector<std::string>& layout) {
   std::vector<std::string> keys = layout;
-  keys.insert(keys.end(), sampling.begin(), sampling.end());
+  keys.insert(keys.end(), sampling_keys.begin(), sampling_keys.end());
   return laid_out(config, keys);
 }
 
-bool go_on() { return false; }
+bool never_stop() { return false; }
 
 TEST(TextSamples, LogitsAreThoseOfTheWholeModel) {
   const SharedFolder folder("logits");
   const RunConfig base = tiny_config(folder, world().size(), {"precision.compute=fp64"});
-  for (const std::vector<std::string>& layout : layouts()) {
+  for (const std::vector<std::string>& layout : sampled_layouts()) {
     const RunConfig config = laid_out(base, layout);
     TrainerOn<Fp64> on(config, world());
     on.trainer.step();
@@ -81,7 +81,7 @@ void expect_unnoticed(const RunConfig& config) {
     curve.losses.push_back(report.loss);
     curve.norms.push_back(report.gradient_norm);
     samples.push_back(
-        sample_texts(on.trainer, config, world().rank() == 0 ? &tokenizer : nullptr, world(), go_on).value());
+        sample_texts(on.trainer, config, world().rank() == 0 ? &tokenizer : nullptr, world(), never_stop).value());
   }
   EXPECT_EQ(curve, wanted);
   for (const std::vector<TextSample>& texts : samples) {
@@ -96,11 +96,12 @@ void expect_unnoticed(const RunConfig& config) {
 TEST(TextSamples, TrainingNoticesNothing) {
   const SharedFolder folder("unnoticed");
   const RunConfig base = tiny_config(folder, world().size(), {"model.residual_dropout=0.1", "run.seed=4"});
-  for (const std::vector<std::string>& layout : layouts()) {
-    const RunConfig config = sampled(base, layout);
+  for (const std::vector<std::string>& layout : sampled_layouts()) {
+    const RunConfig config = with_samples(base, layout);
     expect_unnoticed<Fp32>(config);
     expect_unnoticed<Bf16WithFp32Residual>(laid_out(config, {"precision.compute=bf16", "precision.residual=state"}));
     expect_unnoticed<Fp16>(laid_out(config, {"precision.compute=fp16"}));
+    expect_unnoticed<Fp32>(laid_out(config, {"data.documents=separate", "data.document_end=17"}));
   }
 }
 
@@ -113,15 +114,16 @@ TEST(TextSamples, AreTheSameOnAnyLayout) {
     for (int step = 0; step < 3; ++step)
       on.trainer.step();
     std::vector<std::string> texts;
-    for (const TextSample& sample : sample_texts(on.trainer, config, &tokenizer, communicator, go_on).value())
+    const auto samples = sample_texts(on.trainer, config, &tokenizer, communicator, never_stop);
+    for (const TextSample& sample : samples.value())
       texts.push_back(sample.text);
     return texts;
   };
   const Communicator alone = world().split(world().rank(), 0, "alone");
-  for (const std::vector<std::string>& layout : layouts()) {
-    const RunConfig config = sampled(base, layout);
+  for (const std::vector<std::string>& layout : sampled_layouts()) {
+    const RunConfig config = with_samples(base, layout);
     std::vector<std::string> one_rank = {"model.num_layers=" + std::to_string(config.model.shape.num_layers)};
-    one_rank.insert(one_rank.end(), sampling.begin(), sampling.end());
+    one_rank.insert(one_rank.end(), sampling_keys.begin(), sampling_keys.end());
     const std::vector<std::string> texts = texts_on(config, world());
     if (world().rank() == 0) {
       RunConfig single = parse_run_config(to_toml(base), "one rank", one_rank, 1);
@@ -133,7 +135,7 @@ TEST(TextSamples, AreTheSameOnAnyLayout) {
 
 TEST(TextSamples, ARequestToStopEndsThem) {
   const SharedFolder folder("stop");
-  const RunConfig config = sampled(tiny_config(folder, world().size()), layouts().back());
+  const RunConfig config = with_samples(tiny_config(folder, world().size()), sampled_layouts().back());
   TrainerOn<Fp32> on(config, world());
   const ByteTokenizer tokenizer;
   int asked = 0;
@@ -148,17 +150,17 @@ std::vector<std::string> samples_of(const RunConfig& config) {
   return lines;
 }
 
-std::size_t rows_of(const Path& table) {
+std::size_t lines_in(const Path& table) {
   const std::string text = read_file(table, ExitCode::data);
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 TEST(TextSamples, AResumedRunWritesThoseOfAWholeOne) {
   const SharedFolder folder("resumed");
-  std::vector<std::string> keys = sampling;
+  std::vector<std::string> keys = sampling_keys;
   keys.insert(keys.end(),
-              {"run.metrics_csv=true", "run.tensorboard=true", "checkpoint.interval=2", "run.eval_interval=2",
-               "data.validation=[\"" + write_tokens(folder / "val.bin", 200, 61) + "\"]"});
+              {"run.metrics_csv=true", "run.tensorboard=true", "checkpoint.interval=2", "checkpoint.keep_last=9",
+               "run.eval_interval=2", "data.validation=[\"" + write_tokens(folder / "val.bin", 200, 61) + "\"]"});
   const RunConfig whole = config_in(folder, "whole", keys);
   EXPECT_TRUE(start_run(whole, {}).says("step 3: 12 3"));
   const RunConfig parts = config_in(folder, "parts", keys);
@@ -172,7 +174,7 @@ TEST(TextSamples, AResumedRunWritesThoseOfAWholeOne) {
   on_root([&] {
     ASSERT_EQ(samples_of(whole).size(), 6U);  // three after steps 3 and 6
     EXPECT_EQ(samples_of(parts), samples_of(whole));
-    EXPECT_EQ(rows_of(folder / "parts/metrics.csv"), 9U);
+    EXPECT_EQ(lines_in(folder / "parts/metrics.csv"), 9U);
     EXPECT_EQ(losses(parts), losses(whole));
     const std::filesystem::directory_iterator files(folder / "parts/tensorboard");
     EXPECT_EQ(std::distance(begin(files), end(files)), 2) << "a file a launch";
@@ -190,10 +192,10 @@ TEST(TextSamples, ATokenizerThatDoesNotFitIsRefused) {
                  [&] { start({}, {"data.tokenizer=\"" + fixture + "\""}); });
   expect_refusal(ExitCode::usage, {"unknown tokenizer", "nowhere"}, [&] { start({}, {"data.tokenizer=\"nowhere\""}); });
   expect_refusal(ExitCode::usage, {"run.sample_prompts[1]", "id 122"},
-                 [&] { start(sampling, {"run.sample_prompts=[\"1\", \"1z\"]"}); });
+                 [&] { start(sampling_keys, {"run.sample_prompts=[\"1\", \"1z\"]"}); });
   const std::string others = write_tokens(folder / "others.bin", 500, 61, {}, "bpe-61-0123456789abcdef");
   expect_refusal(ExitCode::usage, {"need a tokenizer", "bpe-61-0123456789abcdef"},
-                 [&] { start(sampling, {"data.train=[\"" + others + "\"]"}); });
+                 [&] { start(sampling_keys, {"data.train=[\"" + others + "\"]"}); });
   EXPECT_FALSE(std::filesystem::exists(folder / "run/run.json")) << "nothing has begun";
 }
 
