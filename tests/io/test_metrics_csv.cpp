@@ -40,6 +40,7 @@ TEST(MetricsCsv, has_a_row_for_each_line) {
       metrics.add_to_last(2, "validation_loss", loss);
       csv.add_to_last(2, "validation_loss", loss);
     }
+    EXPECT_EQ(read_bytes(path), std::string(header) + "1,0.1,0.25,0.5,\n2,nan,0.25,0.5,4.0\n");
     metrics.append(line(3));
     csv.append(line(3));
   }
