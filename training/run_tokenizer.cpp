@@ -24,7 +24,7 @@ Path kept_tokenizer(const Path& run) { return run / "tokenizer"; }
 std::string stated_tokenizer(const RunConfig::Data& data) {
   for (const std::vector<std::string>* entries : {&data.train, &data.validation})
     for (const std::string& path : token_files_of(*entries))
-      if (const std::string name = TokenFile(path).info().tokenizer; !name.empty())
+      if (std::string name = TokenFile(path).info().tokenizer; !name.empty())
         return name;
   return "";
 }
@@ -39,7 +39,7 @@ Path tokenizer_of_start(const Path& start) {
 }
 
 Path found_tokenizer(const RunConfig& config, const std::string& init_from) {
-  if (const Path kept = kept_tokenizer(config.run.directory); has_tokenizer(kept))
+  if (Path kept = kept_tokenizer(config.run.directory); has_tokenizer(kept))
     return kept;
   if (init_from.empty())
     return "";

@@ -89,8 +89,7 @@ class Loop {
       return TrainOutcome::not_begun;
     Trainer<P> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
-    if (trainer.tokenizer().empty())
-      trainer.set_tokenizer(tokenizer_.name);
+    trainer.name_tokenizer(tokenizer_.name);
     CheckpointSaver<P> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id_, [&] { stop_.agree(); });
     const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())

@@ -99,7 +99,8 @@ class Trainer {
   Index tokens() const;                                        ///< trained on so far
   double last_loss() const { return last_loss_; }              ///< of the last step that had a finite one
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
-  void set_tokenizer(std::string name) { tokenizer_ = std::move(name); }
+  /// Of token files that name none.
+  void name_tokenizer(const std::string& name) { tokenizer_ = tokenizer_.empty() ? name : tokenizer_; }
 
   /// What the token files hold (training/data_files), for checkpoints; null: it has not been looked at.
   const nlohmann::json& data_files() const { return data_files_; }
