@@ -147,7 +147,8 @@ TEST(Rehearsal, FewCoresGetFewerBlocks) {
   EXPECT_EQ(on_few.config.layout.layers.size(), 4u);
 }
 
-// Else they would take what this machine's own messages take.
+// Else they would take what this machine's own messages take. Where a part has one block, no rounding makes them
+// longer.
 TEST(Rehearsal, CollectivesOfTensorRanksAreNeverShort) {
   const PlanProblem problem = problem_on("a100-80:8");
   const Layout layout = layout_of("tensor=2,data=2,pipeline=2", 512);
@@ -157,7 +158,7 @@ TEST(Rehearsal, CollectivesOfTensorRanksAreNeverShort) {
     const TimePrediction step = predict_emulated_time(rehearsal.config, run);
     const double passes = static_cast<double>(rehearsal.price.layout.num_microbatches()) *
                           static_cast<double>(rehearsal.num_blocks()) / layout.pipeline;
-    EXPECT_GT(step.stages[0][Phase::tensor_comm] / passes, 0.025) << seconds;
+    EXPECT_GT(step.stages[0][Phase::tensor_comm] / passes, 0.02) << seconds;
     EXPECT_LT(rehearsal.num_blocks(), problem.model.num_layers) << seconds;
   }
 }
