@@ -11,8 +11,6 @@ source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 same_lines() { diff <(echo "$1") out.txt >difference.txt || fail "other lines than wanted (< wanted, > got)" difference.txt; }
 # seconds_since NANOSECONDS: whole seconds.
 seconds_since() { echo $((($(date +%s%N) - $1) / 1000000000)); }
-# processes DIRECTORY: of the ranks that train there.
-processes() { pgrep -f "^$espalier train tiny.toml run.directory=$1 " || true; }
 
 sed -i 's/^num_layers = .*/num_layers = 8/' tiny.toml
 
@@ -277,7 +275,7 @@ faults() {
   # Stopped in the middle of work it is the culprit; stopped in a wait of its own, the one from whom nothing comes.
   [[ -n $name ]] && grep -qE "likely culprit: $name |nothing from .*$name" out.txt || fail "the stopped rank (process $victim, $name) is not named"
   says "step" "operation" "communicator" "waits for"
-  [[ -z $(processes stopped) ]] || fail "ranks stay behind: $(processes stopped)"
+  nobody_left stopped
   grep -q '"state": "failed"' stopped/run.json || fail "run.json does not say failed" stopped/run.json
   grep -q 'likely culprit' stopped/run.json || fail "run.json does not tell where the ranks were" stopped/run.json
 
@@ -291,7 +289,7 @@ faults() {
   wait "$job" || got=$?
   [[ $got != 0 ]] || fail "a job with a killed rank ended well"
   grep -q '"state": "completed"' killed/run.json && fail "run.json says completed" killed/run.json
-  [[ -z $(processes killed) ]] || fail "ranks stay behind: $(processes killed)"
+  nobody_left killed
   exits 75 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=killed "${slow[@]}" run.steps=1000000 \
     checkpoint.interval=2 run.communication_timeout=60 --stop-after 2
   says "rank 0 (" "rank 3 (" "resumed from" "step"

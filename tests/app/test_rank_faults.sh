@@ -17,10 +17,6 @@ faulty() {
   LD_PRELOAD=$faults ESPALIER_MESSAGE_FAULT=$1 ESPALIER_FAULT_RANK=$2 ESPALIER_FAULT_AT=$3 timeout 60 "$mpiexec" -n 4 \
     "$espalier" train tiny.toml run.directory="$4" --retry run.steps=500 run.communication_timeout=$deadline "${@:5}"
 }
-no_orphans() {
-  local left; left=$(pgrep -f "^$espalier train tiny.toml run.directory=$1 " || true)
-  [[ -z $left ]] || fail "ranks stay behind: $left"
-}
 # told_by_diagnose RUN CAUSE...: one of these comes first.
 told_by_diagnose() {
   "$espalier" diagnose "$1" --json >diagnosis.txt 2>&1 || fail "$1: no diagnosis" diagnosis.txt
@@ -48,7 +44,7 @@ for layout in "${layouts[@]}"; do
       grep -qE "likely culprit: rank $((i % 4)) |(nothing from|not taken by) .*rank $((i % 4))" out.txt || fail "rank $((i % 4)) is not named"
       grep -oE 'waits for .* (from|on communicator)' out.txt | sed -E 's/waits for (.*) (from|on communicator)/\1/; s/ from ranks? .*//; s/[0-9]+/N/g' >>kinds.txt
       state_is "stopped-$i" failed
-      no_orphans "stopped-$i"
+      nobody_left "stopped-$i"
       told_by_diagnose "stopped-$i" failed
       stopped=$((stopped + 1))
     done
@@ -77,7 +73,7 @@ for layout in "${layouts[@]}"; do
         left=$((left + 1))
       fi
       grep -q '"state": "completed"' gone/run.json && fail "run.json says completed" gone/run.json
-      no_orphans gone
+      nobody_left gone
       told_by_diagnose gone "died|failed"
       before=$fault
     done

@@ -9,7 +9,6 @@ source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 layout=(run.steps=30 parallel.pipeline=2 'parallel.layers_per_stage=[1,1]' checkpoint.interval=2)
 slow=(emulate.forward=0.02)  # in the first start only: time for a signal
-processes() { pgrep -f "^$espalier train tiny.toml run.directory=$1 " || true; }
 is_open_mpi() { "$1" --version 2>/dev/null | grep -q "Open MPI\|OpenRTE"; }
 
 expect 0 "completed" "${four_ranks[@]}" "$espalier" train tiny.toml run.directory=whole "${layout[@]}"
@@ -22,8 +21,7 @@ job=$!
 for ((i = 0; i < 100; i++)); do [[ -n $(processes alone) ]] && break; sleep 0.1; done
 sleep 1
 kill -s TERM "$(processes alone | head -n 1)" || fail "nothing to send SIGTERM to"
-for ((i = 0; i < 50; i++)); do [[ -z $(processes alone) ]] && break; sleep 0.1; done
-[[ -z $(processes alone) ]] || fail "SIGTERM does not end a rank that waits for another: $(processes alone)"
+nobody_left alone "SIGTERM does not end a rank that waits for another"
 pkill -f '^sleep 100$' || true
 wait "$job" || true
 [[ ! -e alone ]] || fail "a start that never came to be made a run directory"
@@ -48,8 +46,7 @@ stop() {
   [[ $2 == launcher ]] || target=$(processes "$run" | sort -n | sed -n 3p)
   kill -s "$1" "$target" || fail "nothing to send $1 to"
   wait "$job" || got=$?
-  for ((i = 0; i < 100; i++)); do [[ -z $(processes "$run") ]] && break; sleep 0.1; done
-  [[ -z $(processes "$run") ]] || fail "$1 to the $2: ranks stay behind: $(processes "$run")"
+  nobody_left "$run" "$1 to the $2"
 }
 saved() {
   state_is "$run" preempted

@@ -26,9 +26,6 @@ ends() {
   [[ $got == "$3 $4:0" ]] || { scontrol show job "$1" >out.txt; fail "after $2 s job $1 is $got, wanted $3 $4:0"; }
 }
 not_requeued() { [[ $(job_says "$1" Restarts) == 0 ]] || fail "job $1 was requeued"; }
-# ranks RUN: process numbers of those that train there.
-ranks() { pgrep -f "^$espalier train tiny.toml run.directory=$1 " || true; }
-nobody_left() { [[ -z $(ranks "$1") ]] || fail "ranks stay behind: $(ranks "$1")"; }
 # log_says RUN TEXT...
 log_says() { cp "$1.log" out.txt; says "${@:2}"; }
 same_losses() { diff <(losses whole) <(losses "$1") >difference.txt || fail "other losses in $1 (< wanted, > got)" difference.txt; }
@@ -109,8 +106,8 @@ moved=$(train moved "${endless[@]}")
 for run in killed stopped left cancelled moved; do wait_for "$run/metrics.jsonl"; done
 for ((i = 0; i < 100; i++)); do compgen -G 'killed/checkpoints/step-*/manifest.json' >/dev/null && break; sleep 0.1; done
 faults=$(date +%s)
-kill -KILL "$(ranks killed | sort -n | tail -n 1)"
-kill -STOP "$(ranks stopped | sort -n | tail -n 1)"
+kill -KILL "$(processes killed | sort -n | tail -n 1)"
+kill -STOP "$(processes stopped | sort -n | tail -n 1)"
 touch leave
 scancel "$cancelled"
 scontrol requeue "$moved"
