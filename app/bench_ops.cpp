@@ -248,7 +248,7 @@ class OpsBench {
     const Tensor<State<T>, 1> v("espalier::workspace::bench_v", static_cast<std::size_t>(elements));
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
-    const auto parts = make_adamw_parts({{0, 0, elements, true}});
+    const auto parts = make_adamw_parts({{0, 0, 0, elements, true}});
     add("adamw", 0, 7 * bytes<State<T>>(elements) + (has_masters<T> ? bytes<T>(elements) : 0),
         [&] { adamw_update<T>(exec_, weights, masters, m, v, g, parts, AdamWConfig{}, 1e-6, clip, 1); });
   }

@@ -242,7 +242,7 @@ void adamw(benchmark::State& state) {
   const Tensor<State<S>, 1> v("espalier::other::bench_v", flat);
   const Tensor<double, 0> clip("espalier::other::bench_clip");
   Kokkos::deep_copy(clip, 1.0);
-  const auto parts = make_adamw_parts({{0, 0, flat, true}});
+  const auto parts = make_adamw_parts({{0, 0, 0, flat, true}});
   // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
   const double moved = bytes<State<S>>(7 * flat) + (has_masters<S> ? bytes<S>(flat) : 0);
   measure(state, Unit::bytes, moved, [&](const ExecSpace& exec) {

@@ -131,13 +131,20 @@ template <class T>
 void ParameterStore<T>::allocate_weights() {
   if (flat_size_ == 0)
     lay_out();
-  weights_ = espalier::allocate<T>(Category::weights, "parameters", flat_size_);
+  weights_ = FlatStorage<T>(Category::weights, flat_size_);
 }
 
 template <class T>
 void ParameterStore<T>::allocate() {
-  allocate_weights();
-  gradients_ = espalier::allocate<State<T>>(Category::gradients, "parameters", flat_size_);
+  allocate({}, {});
+}
+
+template <class T>
+void ParameterStore<T>::allocate(const FlatSharding& weights, const FlatSharding& gradients) {
+  if (flat_size_ == 0)
+    lay_out();
+  weights_ = FlatStorage<T>(Category::weights, flat_size_, weights);
+  gradients_ = FlatStorage<State<T>>(Category::gradients, flat_size_, gradients);
 }
 
 template <class T>
@@ -150,15 +157,17 @@ Index ParameterStore<T>::num_parameters() const {
 
 template <class T>
 void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
-  const auto gradients = gradients_;
+  const auto gradients = gradients_.values();
   Kokkos::parallel_for(
-      "espalier::core::zero_gradients", RangePolicy(exec, 0, flat_size_),
+      "espalier::core::zero_gradients", RangePolicy(exec, 0, static_cast<Index>(gradients.extent(0))),
       KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
 }
 
 template <class T>
 void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) const {
-  fill<T>(exec, parameters_, seed, {0, flat_size_}, weights_);
+  for (const IndexRange& range : weights_.held())
+    fill<T>(exec, parameters_, seed, range,
+            Tensor<T, 1>(weights_.values().data() + weights_.place(range.begin), range.size()));
 }
 
 template <class T>
@@ -169,7 +178,7 @@ void ParameterStore<T>::initial_values(const ExecSpace& exec, std::uint64_t seed
 
 template <class T>
 void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) const {
-  ESPALIER_ASSERT(weights_.data() != nullptr, "espalier::ParameterStore: weights are asked for before allocate()");
+  ESPALIER_ASSERT(is_allocated(), "espalier::ParameterStore: weights are asked for before allocate()");
   ESPALIER_ASSERT(num_elements(extents) == parameter(id).size,
                   "espalier::ParameterStore: " + parameter(id).spec.name + " has local shape " +
                       shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
@@ -178,7 +187,7 @@ void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) con
 template <class T>
 void ParameterStore<T>::check_joined(Id first, Id last, const std::vector<Index>& extents) const {
   const IndexRange all{parameter(first).offset, parameter(last).flat_range().end};
-  ESPALIER_ASSERT(weights_.data() != nullptr && all.size() == num_elements(extents),
+  ESPALIER_ASSERT(is_allocated() && all.size() == num_elements(extents),
                   "espalier::ParameterStore: " + parameter(first).spec.name + " to " + parameter(last).spec.name +
                       " do not join as " + shape_text(extents));
 }

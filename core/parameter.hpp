@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/flat_storage.hpp"
 #include "core/parameter_spec.hpp"
 #include "core/tensor.hpp"
 
@@ -28,6 +29,9 @@ class ParameterStore {
   /// Lays out, if that is not done, and allocates weights and gradients, zeroed.
   void allocate();
 
+  /// The same of a rank that keeps a part of them (ZeRO-2, ZeRO-3). Without units all is kept.
+  void allocate(const FlatSharding& weights, const FlatSharding& gradients);
+
   /// The same without gradients, for a model that only runs forward.
   void allocate_weights();
 
@@ -35,12 +39,12 @@ class ParameterStore {
   template <class... Extents>
   Tensor<T, sizeof...(Extents)> weight(Id id, Extents... extents) const {
     check_size(id, {static_cast<Index>(extents)...});
-    return Tensor<T, sizeof...(Extents)>(weights_.data() + parameter(id).offset, extents...);
+    return Tensor<T, sizeof...(Extents)>(weights_.data(parameter(id).offset), extents...);
   }
   template <class... Extents>
   Tensor<State<T>, sizeof...(Extents)> gradient(Id id, Extents... extents) const {
     check_size(id, {static_cast<Index>(extents)...});
-    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
+    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data(parameter(id).offset), extents...);
   }
 
   /// The same of the parameters from `first` to `last`, which join each other (ParameterSpec::joins_previous): their
@@ -48,12 +52,12 @@ class ParameterStore {
   template <class... Extents>
   Tensor<T, sizeof...(Extents)> joined_weight(Id first, Id last, Extents... extents) const {
     check_joined(first, last, {static_cast<Index>(extents)...});
-    return Tensor<T, sizeof...(Extents)>(weights_.data() + parameter(first).offset, extents...);
+    return Tensor<T, sizeof...(Extents)>(weights_.data(parameter(first).offset), extents...);
   }
   template <class... Extents>
   Tensor<State<T>, sizeof...(Extents)> joined_gradient(Id first, Id last, Extents... extents) const {
     check_joined(first, last, {static_cast<Index>(extents)...});
-    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(first).offset, extents...);
+    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data(parameter(first).offset), extents...);
   }
 
   /// A matrix with the padding below it, (padded_rows(), columns): rows of zeros that matmuls may take along.
@@ -66,8 +70,12 @@ class ParameterStore {
   Index flat_size() const { return flat_size_; }
   Index num_parameters() const;  ///< global elements of the declared tensors
 
-  Tensor<T, 1> flat_weights() const { return weights_; }             ///< (flat_size)
-  Tensor<State<T>, 1> flat_gradients() const { return gradients_; }  ///< (flat_size)
+  const FlatStorage<T>& weights() const { return weights_; }
+  const FlatStorage<State<T>>& gradients() const { return gradients_; }
+
+  /// What is held of them: (flat_size) without units.
+  Tensor<T, 1> flat_weights() const { return weights_.values(); }
+  Tensor<State<T>, 1> flat_gradients() const { return gradients_.values(); }
 
   void zero_gradients(const ExecSpace& exec) const;
 
@@ -81,21 +89,22 @@ class ParameterStore {
                       const Tensor<State<T>, 1>& values /* (range.size() or more) */) const;
 
  private:
+  bool is_allocated() const { return weights_.values().data() != nullptr; }
   void check_size(Id id, const std::vector<Index>& extents) const;
   void check_joined(Id first, Id last, const std::vector<Index>& extents) const;
   template <class S>
-  Tensor<S, 2> padded(Id id, const Tensor<S, 1>& flat) const {
+  Tensor<S, 2> padded(Id id, const FlatStorage<S>& flat) const {
     const Parameter& matrix = parameter(id);
     check_size(id, matrix.local_shape);
-    return Tensor<S, 2>(flat.data() + matrix.offset, matrix.padded_rows(), matrix.local_shape.at(1));
+    return Tensor<S, 2>(flat.data(matrix.offset), matrix.padded_rows(), matrix.local_shape.at(1));
   }
 
   std::vector<Parameter> parameters_;
   std::vector<std::size_t> position_;  // by handle; parameters_ is sorted by segment
   std::vector<Segment> segments_;
   Index flat_size_ = 0;
-  Tensor<T, 1> weights_;           // (flat_size)
-  Tensor<State<T>, 1> gradients_;  // (flat_size)
+  FlatStorage<T> weights_;
+  FlatStorage<State<T>> gradients_;
 };
 
 }  // namespace espalier

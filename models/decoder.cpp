@@ -192,12 +192,13 @@ void Decoder<P>::forward(const ExecSpace& exec, ActivationIndex at, const TokenB
 }
 
 template <class P>
-void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight) {
+void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight,
+                          const BlockDone& done) {
   const Region region("espalier::models::evaluate");
   Slot& slot = plan_.slot(at);
   load(exec, slot, batch);
   slot.dropout = {};
-  forward_to_norm(exec, at, {});
+  forward_to_norm(exec, at, done);
   if (const auto& head = chunk(at).head) {
     typename Head<P>::Scratch& scratch = plan_.scratch().head;
     head->loss(exec, slot.targets, slot.head, scratch);
@@ -302,7 +303,7 @@ void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const Block
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
     block_backward_input(i, exec, at);
     tell(done, half_done);
-    block_backward_weight(i, exec, at, keep);
+    block_backward_weight(i, exec, at, overwrites_layer_gradients_ ? State<T>(0) : keep);
     tell(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {
@@ -337,7 +338,7 @@ void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, cons
     tell(done, layers.layers.num_blocks() - 1);
   }
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
-    block_backward_weight(i, exec, at, keep);
+    block_backward_weight(i, exec, at, overwrites_layer_gradients_ ? State<T>(0) : keep);
     tell(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {

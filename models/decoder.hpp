@@ -59,13 +59,17 @@ class Decoder {
   /// What dropout depends on besides the samples.
   void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
+  /// The gradients of layers are overwritten by each micro-batch, not added to: somebody else sums them (ZeRO-2).
+  void overwrite_layer_gradients(bool overwrites) { overwrites_layer_gradients_ = overwrites; }
+
   /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). The
   /// first chunk reads the inputs of `batch`, the last one the targets, all of them first_sample.
   void forward(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done = {});
 
   /// The same without dropout, and without leaving what backward needs.
-  void evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight);
+  void evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight,
+                const BlockDone& done = {});
 
   /// After evaluate() at 0 of the last chunk: logits (1, V/tp) of what follows the token in this row of (B T).
   Matrix<T> evaluated_logits(const ExecSpace& exec, Index row);
@@ -160,6 +164,7 @@ class Decoder {
   std::unique_ptr<RotaryTable<T>> rotary_;     // and this one's
   std::vector<Chunk> chunks_;
   std::vector<bool> begins_gradients_;  // by chunk: its next micro-batch overwrites what is there
+  bool overwrites_layer_gradients_ = false;
 
   BlockShape shape_{};
   Tensor<std::byte, 1> slot_memory_;

@@ -27,6 +27,7 @@ struct Layout {
   Recompute recompute = Recompute::none;
   std::vector<Recompute> recompute_per_stage = {};  ///< empty: `recompute` on all
   int zero_stage = 0;
+  bool keep_gathered = false;  ///< ZeRO-3: layers stay gathered through a pass of the step's list
   bool sequence_parallel = false;
   AxisOrder order = data_first_order;
   Precision precision = Precision::bf16;

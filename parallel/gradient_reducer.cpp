@@ -34,17 +34,18 @@ ReductionCommunicators with_injected_fault(ReductionCommunicators communicators)
 
 template <class S>
 GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators,
-                                    const Tensor<S, 1>& gradients, std::vector<Segment> segments,
+                                    const FlatStorage<S>& gradients, std::vector<Segment> segments,
                                     const std::vector<Parameter>& parameters, const ReducerOptions& options)
     : exec_(exec),
-      gradients_(gradients),
       segments_(std::move(segments)),
       zero_stage_(options.zero_stage),
       wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
   const ReductionCommunicators summed_over = with_injected_fault(communicators);
   const GroupRanks ranks = summed_over.ranks();
-  ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
+  ESPALIER_ASSERT(zero_stage_ >= 0 && zero_stage_ <= 3, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
+  ESPALIER_ASSERT(plan_.units == gradients.units(), "the gradients have other units than the plan of their reduction");
+  arrays_.storage = gradients;
   for (const auto& [key, communicator] : summed_over.entries)
     if (ranks.at(key).joins == key && ranks.at(key).size > 1)
       add_group(*communicator, key, options);
@@ -59,7 +60,7 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
   if (group.communicator.device_link() != nullptr)
     group.exec = make_stream();
   if (groups_.empty())
-    gradients_mpi_ = MpiBuffer<S>(group.communicator, gradients_);
+    arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
   Index largest_slice = 0;
   Index largest_bucket = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
@@ -75,10 +76,10 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
     const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
                                                   largest_slice * (communicator.size() - 1) * wire_bytes_);
-    group.exchanges.push_back({MessageSet(group.communicator, group.communicator.device_link(), group.exec),
-                               Stage::idle, 0, 0, received, MpiBuffer<unsigned char>(group.communicator, received),
-                               WireValues<S>(group.communicator, gradients_, gradients_mpi_, options.wire,
-                                             "values_" + name, largest_bucket)});
+    group.exchanges.push_back(
+        {MessageSet(group.communicator, group.communicator.device_link(), group.exec), Stage::idle, 0, 0, received,
+         MpiBuffer<unsigned char>(group.communicator, received),
+         WireValues<S>(group.communicator, arrays_, options.wire, "values_" + name, largest_bucket)});
   }
   groups_.push_back(std::move(group));
 }
@@ -93,6 +94,7 @@ void GradientReducer<S>::check_same_plan(const Group& group) const {
   for (const int b : group.buckets) {
     const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)];
     add(bucket.size);
+    add(bucket.unit);
     for (const Index bound : bucket.bounds)
       add(bound - bucket.offset);
   }
@@ -120,13 +122,13 @@ template <class S>
 void GradientReducer<S>::begin_pass(Pass pass) {
   pass_ = pass;
   for (Group& group : groups_)
-    group.num_started = group.num_done = 0;
+    group.num_looked_at = 0;
 }
 
 template <class S>
 void GradientReducer<S>::begin_step() {
   const bool idle = std::all_of(groups_.begin(), groups_.end(), [this](const Group& group) {
-    return pass_ == Pass::gather ? group.all_done() : group.num_started == group.num_done;
+    return pass_ == Pass::gather ? group.all_done() : group.is_idle();
   });
   ESPALIER_ASSERT(idle, "begin_step() while buckets are in flight: call wait(), and wait_gather(), first");
   begin_pass(Pass::reduce);
@@ -139,6 +141,8 @@ void GradientReducer<S>::begin_step() {
   missing_.resize(plan_.buckets.size());
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
     missing_[b] = plan_.buckets[b].last_segment - plan_.buckets[b].first_segment + 1;
+  pending_.assign(static_cast<std::size_t>(arrays_.storage.num_buffers()), 0);
+  summed_.assign(plan_.buckets.size(), 0);
 }
 
 template <class S>
@@ -149,10 +153,17 @@ void GradientReducer<S>::mark_ready(int segment) {
     return;
   ESPALIER_ASSERT(!marked_[static_cast<std::size_t>(segment)],
                   fmt::format("segment {} was marked twice in one step, or after wait()", segment));
-  marked_[static_cast<std::size_t>(segment)] = 1;
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-    if (plan_.buckets[b].first_segment <= segment && segment <= plan_.buckets[b].last_segment)
-      --missing_[b];
+  marked_[static_cast<std::size_t>(segment)] = !is_in_unit(segment);
+  for (Group& group : groups_)
+    for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
+      const Bucket& bucket = bucket_of(group, i);
+      int& missing = missing_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(i)])];
+      if (segment < bucket.first_segment || bucket.last_segment < segment || --missing > 0 || bucket.unit < 0)
+        continue;
+      missing = bucket.last_segment - bucket.first_segment + 1;  // of the next micro-batch
+      ++pending_of(bucket);
+      group.ready.push_back(i);
+    }
   progress();
 }
 
@@ -166,8 +177,9 @@ template <class S>
 void GradientReducer<S>::progress(Group& group) {
   for (BucketExchange& exchange : group.exchanges)
     advance(group, exchange);
+  look_for_ready(group);
   const auto is_idle = [](const BucketExchange& exchange) { return exchange.stage == Stage::idle; };
-  while (next_is_ready(group)) {
+  while (!group.ready.empty()) {
     const auto exchange = std::find_if(group.exchanges.begin(), group.exchanges.end(), is_idle);
     if (exchange == group.exchanges.end())
       return;
@@ -176,11 +188,17 @@ void GradientReducer<S>::progress(Group& group) {
   }
 }
 
+/// What comes in the order of the plan: weights, and gradients outside of units, whose buckets mark_ready() adds.
 template <class S>
-bool GradientReducer<S>::next_is_ready(const Group& group) const {
-  const auto next = static_cast<std::size_t>(group.num_started);
-  return next < group.buckets.size() &&
-         (pass_ == Pass::gather || missing_[static_cast<std::size_t>(group.buckets[next])] == 0);
+void GradientReducer<S>::look_for_ready(Group& group) {
+  for (; group.num_looked_at < group.buckets.size(); ++group.num_looked_at) {
+    const auto b = static_cast<std::size_t>(group.buckets[group.num_looked_at]);
+    const bool is_of_unit = plan_.buckets[b].unit >= 0;
+    if (pass_ == Pass::reduce && !is_of_unit && missing_[b] > 0)
+      return;
+    if (pass_ == Pass::reduce ? !is_of_unit : weight_places_[b] >= 0)
+      group.ready.push_back(static_cast<int>(group.num_looked_at));
+  }
 }
 
 template <class S>
@@ -196,7 +214,9 @@ void GradientReducer<S>::advance(Group& group, BucketExchange& exchange) {
 template <class S>
 void GradientReducer<S>::start(Group& group, BucketExchange& exchange) {
   const Region region("espalier::parallel::gradient_reducer::start");
-  exchange.bucket = group.num_started++;
+  exchange.bucket = group.ready.front();
+  group.ready.pop_front();
+  ++group.num_in_flight;
   exchange.began = group.communicator.clock().now();
   order_after(group.exec, exec_);
   if (pass_ == Pass::reduce)
@@ -240,6 +260,11 @@ void GradientReducer<S>::distribute(Group& group, BucketExchange& exchange) {
     return send_round(group, exchange, exchange.values.data(bucket), wire_bytes_);
   }
   exchange.values.settle(group.exec, bucket, own);
+  if (bucket.unit >= 0) {
+    char& summed = summed_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
+    exchange.values.accumulate(group.exec, bucket, own, summed == 0);
+    summed = 1;
+  }
   settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
   finish(group, exchange);
 }
@@ -272,18 +297,22 @@ template <class S>
 void GradientReducer<S>::gather(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const IndexRange own = bucket.slice(group.communicator.rank());
-  weights_mpi_.load(group.exec, own.begin * weight_bytes_, own.size() * weight_bytes_);
-  send_round(group, exchange, weights_mpi_.data() + bucket.offset * weight_bytes_, weight_bytes_);
+  const Index place = weight_place(group, exchange);
+  weights_mpi_.load(group.exec, (place + own.begin - bucket.offset) * weight_bytes_, own.size() * weight_bytes_);
+  send_round(group, exchange, weights_mpi_.data() + place * weight_bytes_, weight_bytes_);
 }
 
 template <class S>
 void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   if (pass_ == Pass::gather)
-    weights_mpi_.store(group.exec, bucket.offset * weight_bytes_, bucket.size * weight_bytes_);
+    weights_mpi_.store(group.exec, weight_place(group, exchange) * weight_bytes_, bucket.size * weight_bytes_);
   else if (zero_stage_ == 0)
     exchange.values.store(group.exec, bucket);
+  else if (bucket.unit >= 0)
+    --pending_of(bucket);
   exchange.stage = Stage::idle;
+  --group.num_in_flight;
   ++group.num_done;
   Timeline& timeline = group.communicator.timeline();
   if (timeline.is_on() && group.communicator.device_link() == nullptr)  // else it has only begun
@@ -300,8 +329,6 @@ void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights
   if (zero_stage_ == 0 || groups_.empty())
     return;
   ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "start_gather() before wait()");
-  ESPALIER_ASSERT(weights.extent(0) == gradients_.extent(0) * static_cast<std::size_t>(element_bytes),
-                  "weights are not laid out as the gradients");
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
     weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().communicator, weights_);

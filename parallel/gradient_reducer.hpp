@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -36,14 +37,17 @@ struct ReducerStats {
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 ///
+/// With ZeRO-2 and -3 the segments of layers are marked after each micro-batch, in one order on all ranks: their sums
+/// are added to this rank's shard. wait_for_buffer(unit) comes before a layer's gradients are written.
+///
 /// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
 /// that of backward, and wait() makes later kernels wait, not the host.
 template <class S>
 class GradientReducer {
  public:
-  /// Collective over all three communicators. `gradients` must live as long as the reducer; kernels that fill it run
-  /// on `exec`. Bucket and slice ends follow the rows of `parameters` (flat order), see plan_reduction().
-  GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators, const Tensor<S, 1>& gradients,
+  /// Collective over all three communicators. Kernels that fill `gradients` run on `exec`. Bucket and slice ends follow
+  /// the rows of `parameters` (flat order), see plan_reduction().
+  GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<S>& gradients,
                   std::vector<Segment> segments, const std::vector<Parameter>& parameters,
                   const ReducerOptions& options = {});
 
@@ -53,7 +57,15 @@ class GradientReducer {
   /// The gradient of segments()[index] is final; its bucket's reduction starts now if that fills it.
   void mark_ready(int segment);
 
+  /// Not again in this step: never true in a unit.
   bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
+
+  bool is_in_unit(int segment) const {
+    return arrays_.storage.unit_of(segments_.at(static_cast<std::size_t>(segment)).offset) >= 0;
+  }
+
+  /// Returns when the buffer of the unit may be written, calling `meanwhile` between polls.
+  void wait_for_buffer(int unit, const std::function<void()>& meanwhile = {});
 
   /// Advances what is in flight without waiting.
   void progress();
@@ -61,15 +73,18 @@ class GradientReducer {
   /// Completes all buckets, also those never marked.
   void wait();
 
-  /// Starts to bring the owners' elements of `weights`, laid out as the gradients, to all ranks of their group; after
-  /// wait(), once kernels on `exec` have been given the update. Nothing to do without ZeRO.
-  template <class View>
-  void start_gather(const View& weights) {
-    using T = typename View::non_const_value_type;
+  /// Starts to bring the owners' elements of `weights` to all ranks of their group, but those of units of which this
+  /// rank holds slices; after wait(), once kernels on `exec` have been given the update. Nothing to do without ZeRO.
+  template <class T>
+  void start_gather(const FlatStorage<T>& weights) {
     static_assert(std::is_trivially_copyable_v<T>);
-    const auto flat = flatten(weights);
-    start_gather_of(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)),
-                    static_cast<Index>(sizeof(T)));
+    const Tensor<T, 1> values = weights.values();
+    weight_places_.clear();
+    for (const Bucket& bucket : plan_.buckets)
+      weight_places_.push_back(weights.unit_of(bucket.offset) < 0 ? weights.place(bucket.offset) : -1);
+    start_gather_of(
+        Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(values.data()), values.extent(0) * sizeof(T)),
+        static_cast<Index>(sizeof(T)));
   }
 
   /// Completes the gather; kernels on `exec` then see all weights.
@@ -103,12 +118,15 @@ class GradientReducer {
     ExecSpace exec;            // of its kernels and messages; on a device a stream beside that of backward
     std::vector<int> buckets;  // of the plan
     std::vector<BucketExchange> exchanges;
-    int num_started = 0;
+    std::size_t num_looked_at = 0;  // buckets in the pass's order
+    std::deque<int> ready;          // to be started, in this order; numbers within `buckets`
+    int num_in_flight = 0;
     int num_done = 0;
     std::uint64_t bytes_before = 0;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
     bool spans_stages() const { return key.tied; }
-    bool all_done() const { return num_done == static_cast<int>(buckets.size()); }
+    bool is_idle() const { return ready.empty() && num_in_flight == 0; }
+    bool all_done() const { return num_looked_at == buckets.size() && is_idle(); }
   };
 
   void add_group(const Communicator& communicator, const GroupKey& key, const ReducerOptions& options);
@@ -117,7 +135,7 @@ class GradientReducer {
   void begin_pass(Pass pass);
   void progress(Group& group);
   void advance(Group& group, BucketExchange& exchange);
-  bool next_is_ready(const Group& group) const;
+  void look_for_ready(Group& group);
   void start(Group& group, BucketExchange& exchange);
   void collect(Group& group, BucketExchange& exchange);
   void distribute(Group& group, BucketExchange& exchange);
@@ -125,18 +143,24 @@ class GradientReducer {
   void send_round(Group& group, BucketExchange& exchange, unsigned char* bucket_data, Index element_bytes);
   void finish(Group& group, BucketExchange& exchange);
   void complete(const char* what);
+  void wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile = {});
   double others_sent_at() const;
   const BucketExchange& oldest() const;
   std::string describe(const BucketExchange& exchange) const;
   const Bucket& bucket_of(const Group& group, int index) const {
     return plan_.buckets[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)])];
   }
+  Index weight_place(const Group& group, const BucketExchange& exchange) const {
+    return weight_places_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
+  }
+  int& pending_of(const Bucket& bucket) {
+    return pending_[static_cast<std::size_t>(arrays_.storage.buffer_of(bucket.unit))];
+  }
   int num_done() const;
   bool all_done() const;
 
   ExecSpace exec_;
-  Tensor<S, 1> gradients_;
-  MpiBuffer<S> gradients_mpi_;
+  GradientArrays<S> arrays_;
   std::vector<Segment> segments_;
   int zero_stage_;
   Index wire_bytes_;  // an element, as it travels
@@ -144,10 +168,13 @@ class GradientReducer {
   std::vector<Group> groups_;
   std::vector<int> missing_;  // by bucket: segments not marked yet
   std::vector<char> marked_;  // by segment
+  std::vector<int> pending_;  // by buffer of units: buckets that are not summed
+  std::vector<char> summed_;  // by bucket of a unit: whether the step has a sum of it
   Pass pass_ = Pass::reduce;
   Tensor<unsigned char, 1> weights_;
   MpiBuffer<unsigned char> weights_mpi_;
-  Index weight_bytes_ = 1;  // an element
+  Index weight_bytes_ = 1;            // an element
+  std::vector<Index> weight_places_;  // by bucket, in weights_; -1: not gathered here
   double exposed_seconds_ = 0;
   double early_seconds_ = 0;
 };

@@ -27,7 +27,9 @@ void GradientReducer<S>::wait() {
     return;
   const Region region("espalier::parallel::gradient_reducer::wait");
   std::fill(marked_.begin(), marked_.end(), 1);
-  std::fill(missing_.begin(), missing_.end(), 0);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (plan_.buckets[b].unit < 0)
+      missing_[b] = 0;
   complete("wait for gradients");
 }
 
@@ -42,25 +44,9 @@ void GradientReducer<S>::wait_gather() {
 template <class S>
 void GradientReducer<S>::complete(const char* what) {
   const Communicator& communicator = groups_.front().communicator;
-  const WaitSettings& settings = communicator.context().wait;
   const double began = communicator.clock().now();
-  const Waiter total(settings);  // the time exposed
-  Waiter waiter(settings);       // the deadline is that of one bucket
-  WaitNote note;
-  int done_before = -1;
-  for (progress(); !all_done(); progress()) {
-    if (num_done() != done_before) {
-      done_before = num_done();
-      waiter = Waiter(settings);
-      note = WaitNote();
-    }
-    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
-    if (!waiter.pause())
-      oldest().messages.give_up(describe(oldest()), waiter.seconds());
-  }
-  communicator.position().leave_wait();
-  for (const Group& group : groups_)
-    order_after(exec_, group.exec);
+  const Waiter total(communicator.context().wait);  // the time exposed
+  wait_until([this] { return all_done(); });
   if (communicator.device_link() != nullptr)
     compat::fence(exec_, "espalier::parallel: what is exposed of the reduction is its time, not that of what follows");
   exposed_seconds_ += total.seconds();
@@ -74,6 +60,38 @@ void GradientReducer<S>::complete(const char* what) {
   };
   record("bubble", began, early_until);
   record("data_comm", early_until, ended);
+}
+
+template <class S>
+void GradientReducer<S>::wait_for_buffer(int unit, const std::function<void()>& meanwhile) {
+  if (groups_.empty())
+    return;
+  const auto buffer = static_cast<std::size_t>(arrays_.storage.buffer_of(unit));
+  wait_until([&] { return pending_[buffer] == 0; }, meanwhile);
+}
+
+template <class S>
+void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile) {
+  const Communicator& communicator = groups_.front().communicator;
+  const WaitSettings& settings = communicator.context().wait;
+  Waiter waiter(settings);  // the deadline is that of one bucket
+  WaitNote note;
+  int done_before = -1;
+  for (progress(); !is_done(); progress()) {
+    if (num_done() != done_before) {
+      done_before = num_done();
+      waiter = Waiter(settings);
+      note = WaitNote();
+    }
+    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
+    if (meanwhile)
+      meanwhile();
+    if (!waiter.pause())
+      oldest().messages.give_up(describe(oldest()), waiter.seconds());
+  }
+  communicator.position().leave_wait();
+  for (const Group& group : groups_)
+    order_after(exec_, group.exec);
 }
 
 /// What goes on before the other stage has sent its part is waiting for its work; what goes on after it, for the
@@ -120,9 +138,10 @@ ReducerStats GradientReducer<S>::stats() const {
   return stats;
 }
 
-#define ESPALIER_INSTANTIATE(S)                    \
-  template void GradientReducer<S>::wait();        \
-  template void GradientReducer<S>::wait_gather(); \
+#define ESPALIER_INSTANTIATE(S)                                                         \
+  template void GradientReducer<S>::wait();                                             \
+  template void GradientReducer<S>::wait_for_buffer(int, const std::function<void()>&); \
+  template void GradientReducer<S>::wait_gather();                                      \
   template ReducerStats GradientReducer<S>::stats() const;
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

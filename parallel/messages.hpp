@@ -35,6 +35,7 @@ inline constexpr int failure = 16390;
 inline constexpr int clock = 16391;
 inline constexpr int gather_texts = 16392;
 inline constexpr int link_id = 16393;
+inline constexpr int weights = 16394;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 

@@ -105,7 +105,31 @@ std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, co
   return limits;
 }
 
+bool is_layer(const Segment& segment, const ReducerOptions& options) {
+  const auto chunk = static_cast<std::size_t>(segment.chunk);
+  return options.zero_stage >= 2 && chunk < options.layers_of_chunk.size() && segment.block >= 1 &&
+         segment.block <= options.layers_of_chunk[chunk];
+}
+
+bool same_block(const Segment& a, const Segment& b) { return a.chunk == b.chunk && a.block == b.block; }
+
+std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const ReducerOptions& options) {
+  std::vector<IndexRange> units;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    if (!is_layer(segments[s], options))
+      continue;
+    if (s == 0 || !same_block(segments[s - 1], segments[s]))
+      units.push_back({segments[s].offset, segments[s].offset});
+    units.back().end = end_of(segments, s);
+  }
+  return units;
+}
+
 }  // namespace
+
+FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
+  return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
+}
 
 ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
                              const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
@@ -115,12 +139,17 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   const Index flat_end = end_of(segments, segments.size() - 1);
   const std::map<GroupKey, Index> limits = bucket_limits(segments, ranks, options, element_bytes);
   const Rows rows(parameters, flat_end);
-  std::vector<IndexRange> alone;  // from the end
+  plan.units = layer_units(segments, options);
+  int unit = static_cast<int>(plan.units.size());  // of the segment, or behind it
+  std::vector<IndexRange> alone;                   // from the end
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
     const GroupKey group = rank_in(ranks, segment.group).joins;
     const Index limit = limits.at(group);
     Index end = end_of(segments, static_cast<std::size_t>(s));
+    if (unit > 0 && plan.units[static_cast<std::size_t>(unit) - 1].end == end)
+      --unit;
+    const int own_unit = is_layer(segment, options) ? unit : -1;
     if (ranks.at(group).size == 1) {
       alone.push_back({segment.offset, end});
       continue;
@@ -128,11 +157,12 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
     while (end > segment.offset) {
       const auto begin_with = [&](Index room) { return rows.at_or_after(std::max(segment.offset, end - room)); };
       bool joins = !plan.buckets.empty() && plan.buckets.back().offset == end && plan.buckets.back().group == group &&
-                   plan.buckets.back().size < limit;
+                   plan.buckets.back().size < limit && plan.buckets.back().unit == own_unit;
       Index begin = joins ? begin_with(limit - plan.buckets.back().size) : end;
       joins = joins && begin < end;
       if (!joins) {
-        plan.buckets.push_back({.offset = end, .first_segment = s, .last_segment = s, .group = group, .bounds = {}});
+        plan.buckets.push_back(
+            {.offset = end, .first_segment = s, .last_segment = s, .group = group, .unit = own_unit, .bounds = {}});
         begin = begin_with(limit);
         if (begin >= end)
           begin = rows.at_or_before(end - 1);  // one row is more than a bucket
@@ -163,7 +193,7 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 }
 
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes) {
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses) {
   const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
   TrafficByGroup traffic;
   for (const auto& [key, ours] : ranks)
@@ -173,9 +203,12 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
     const Index own = bucket.slice(ours.rank).size();
     const Index round = own * (ours.size - 1);
     ReductionTraffic& sum = traffic[bucket.group];
+    const int sums = bucket.unit < 0 ? 1 : uses.sums;
+    const int gathers =
+        bucket.unit < 0 || options.zero_stage < 3 ? 1 : uses.gathers.at(static_cast<std::size_t>(bucket.unit));
     sum.reduce_bytes +=
-        static_cast<std::uint64_t>((bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
-    sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : round * weight_bytes);
+        static_cast<std::uint64_t>(sums * (bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
+    sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : gathers * round * weight_bytes);
   }
   return traffic;
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/parameter_spec.hpp"
+#include "core/flat_sharding.hpp"
 #include "parallel/reduction_groups.hpp"
 
 namespace espalier {
@@ -19,6 +19,7 @@ struct Bucket {
   int first_segment = 0;  ///< the segments that it touches, last included
   int last_segment = 0;
   GroupKey group = {};  ///< of its communicator
+  int unit = -1;        ///< of ReductionPlan::units, in which it lies; -1: none
   /// Rank r of the communicator sums (and, with ZeRO-1, keeps) elements [bounds[r], bounds[r + 1]) of the flat array.
   std::vector<Index> bounds;
 
@@ -36,7 +37,12 @@ struct ReducerOptions {
   Index smallest_bucket_bytes = Index{1} << 20;
   Index bucket_bytes = Index{16} << 20;  ///< at most; wins over the smallest
   int buckets_in_flight = 16;            ///< of each communicator; each costs its share of a bucket of memory
-  int zero_stage = 0;  ///< 1: gradients are summed where the optimizer state lies, weights are gathered
+  /// 1: gradients are summed where the optimizer state lies, weights are gathered after the update. 2: of layers a
+  /// rank keeps the summed gradients of its slices only. 3: of their weights, too, which are gathered for each use.
+  int zero_stage = 0;
+  /// Of each chunk: its blocks 1 to n are layers, each a unit of stages 2 and 3. What is in no layer (the tables, the
+  /// final norm) is treated as in stage 1.
+  std::vector<Index> layers_of_chunk = {};
   /// 16-bit type in which gradients travel and sums are rounded; none: their own.
   std::optional<ScalarType> wire = std::nullopt;
 };
@@ -45,6 +51,10 @@ struct ReducerOptions {
 struct ReductionPlan {
   std::vector<Bucket> buckets;    ///< from the end of the flat arrays to their start; none over one rank alone
   std::vector<IndexRange> owned;  ///< ascending: where this rank has the summed gradients
+  std::vector<IndexRange> units;  ///< ascending: layers, in stages 2 and 3
+
+  FlatSharding weights(int zero_stage, int buffers) const;
+  FlatSharding gradients(int buffers) const { return {owned, units, units.empty() ? 0 : buffers}; }
 };
 
 /// Cuts the flat arrays of `element_bytes` an element from their end into buckets. A bucket never mixes communicators.
@@ -62,11 +72,17 @@ struct ReductionTraffic {
 
 using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;
 
+/// How often in a step the units' gradients are summed, and (ZeRO-3) the weights of each are gathered.
+struct UnitUses {
+  int sums = 1;
+  std::vector<int> gathers = {};  ///< by unit
+};
+
 /// By group of the communicator (a group that joins another has no traffic of its own). Of a bucket of n elements over
 /// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
 /// without ZeRO, weights with it.
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes);
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses = {});
 
 /// Bytes of the buffers for what other ranks send, and for what leaves in a wire type, all communicators together.
 std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,

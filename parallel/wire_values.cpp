@@ -24,20 +24,14 @@ FlatTensor<E> elements(const Tensor<unsigned char, 1>& bytes, Index begin, Index
   return FlatTensor<E>(reinterpret_cast<E*>(bytes.data()) + begin, count);
 }
 
-template <class S>
-FlatTensor<S> part(const Tensor<S, 1>& gradients, IndexRange range) {
-  return FlatTensor<S>(gradients.data() + range.begin, range.size());
-}
-
 IndexRange whole(const Bucket& bucket) { return {bucket.offset, bucket.offset + bucket.size}; }
 
 }  // namespace
 
 template <class S>
-WireValues<S>::WireValues(const Communicator& communicator, const Tensor<S, 1>& gradients,
-                          const MpiBuffer<S>& gradients_mpi, std::optional<ScalarType> wire, const std::string& name,
-                          Index largest)
-    : gradients_(gradients), gradients_mpi_(gradients_mpi), wire_(wire) {
+WireValues<S>::WireValues(const Communicator& communicator, const GradientArrays<S>& gradients,
+                          std::optional<ScalarType> wire, const std::string& name, Index largest)
+    : gradients_(gradients), wire_(wire) {
   if (!wire_)
     return;
   ESPALIER_ASSERT((std::is_same_v<S, float>), "only fp32 gradients travel in another type");
@@ -50,7 +44,7 @@ void WireValues<S>::pack(const ExecSpace& exec, const Bucket& bucket) const {
   if constexpr (std::is_same_v<S, float>)
     if (wire_)
       with_wire_type(*wire_, [&]<class W>() {
-        convert<W, S>(exec, elements<W>(values_, 0, bucket.size), part<S>(gradients_, whole(bucket)));
+        convert<W, S>(exec, elements<W>(values_, 0, bucket.size), part(bucket, whole(bucket)));
       });
   load(exec, bucket, whole(bucket));
 }
@@ -61,7 +55,7 @@ void WireValues<S>::load(const ExecSpace& exec, const Bucket& bucket, IndexRange
   if (wire_)
     values_mpi_.load(exec, (range.begin - bucket.offset) * bytes, range.size() * bytes);
   else
-    gradients_mpi_.load(exec, range.begin, range.size());
+    mpi(bucket).load(exec, place(bucket) + range.begin - bucket.offset, range.size());
 }
 
 template <class S>
@@ -70,8 +64,8 @@ void WireValues<S>::add(const ExecSpace& exec, const Bucket& bucket, const Tenso
   const IndexRange own = bucket.slice(rank);
   const Index others = own.size() * (size - 1);
   if (!wire_)
-    return combine_in_rank_order(exec, part<S>(gradients_, own), elements<S>(received, 0, others), own.size(), rank,
-                                 size, ReduceOp::sum);
+    return combine_in_rank_order(exec, part(bucket, own), elements<S>(received, 0, others), own.size(), rank, size,
+                                 ReduceOp::sum);
   with_wire_type(*wire_, [&]<class W>() {
     combine_in_rank_order(exec, elements<W>(values_, own.begin - bucket.offset, own.size()),
                           elements<W>(received, 0, others), own.size(), rank, size, ReduceOp::sum);
@@ -83,17 +77,28 @@ void WireValues<S>::settle(const ExecSpace& exec, const Bucket& bucket, IndexRan
   if constexpr (std::is_same_v<S, float>)
     if (wire_)
       with_wire_type(*wire_, [&]<class W>() {
-        convert<S, W>(exec, part<S>(gradients_, range),
-                      elements<W>(values_, range.begin - bucket.offset, range.size()));
+        convert<S, W>(exec, part(bucket, range), elements<W>(values_, range.begin - bucket.offset, range.size()));
       });
 }
 
 template <class S>
 void WireValues<S>::store(const ExecSpace& exec, const Bucket& bucket) const {
   if (!wire_)
-    return gradients_mpi_.store(exec, bucket.offset, bucket.size);
+    return mpi(bucket).store(exec, place(bucket), bucket.size);
   values_mpi_.store(exec, 0, bucket.size * element_bytes(wire_));
   settle(exec, bucket, whole(bucket));
+}
+
+template <class S>
+void WireValues<S>::accumulate(const ExecSpace& exec, const Bucket& bucket, IndexRange range, bool is_first) const {
+  if (range.size() == 0)
+    return;
+  const FlatStorage<S>& storage = gradients_.storage;
+  const FlatTensor<S> shard(storage.values().data() + storage.place(range.begin), range.size());
+  if (is_first)
+    Kokkos::deep_copy(exec, shard, part(bucket, range));
+  else
+    combine_in_rank_order(exec, shard, part(bucket, range), range.size(), 0, 2, ReduceOp::sum);
 }
 
 template class WireValues<float>;

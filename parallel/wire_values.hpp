@@ -5,21 +5,36 @@
 #include <optional>
 #include <string>
 
+#include "core/flat_storage.hpp"
 #include "parallel/mpi_buffer.hpp"
 #include "parallel/reduction_plan.hpp"
 
 namespace espalier {
+
+/// The gradients of a rank, and what messages touch in their place.
+template <class S>
+struct GradientArrays {
+  FlatStorage<S> storage;
+  MpiBuffer<S> held;     ///< of storage.values()
+  MpiBuffer<S> buffers;  ///< of storage.buffers()
+
+  GradientArrays() = default;
+  GradientArrays(const Communicator& communicator, const FlatStorage<S>& gradients)
+      : storage(gradients), held(communicator, gradients.values()) {
+    if (gradients.num_buffers() > 0)
+      buffers = MpiBuffer<S>(communicator, gradients.buffers());
+  }
+};
 
 /// The gradients of a bucket as they travel: themselves, or copies in a 16-bit wire type, in a buffer of this object.
 /// Sums of 16-bit values are formed in fp32 and rounded once more, with ZeRO and without alike.
 template <class S>
 class WireValues {
  public:
-  /// `gradients_mpi` is that of the whole flat `gradients`; of `largest` elements is the largest bucket, which goes
-  /// through `communicator`.
+  /// Of `largest` elements is the largest bucket, which goes through `communicator`.
   /// @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
-  WireValues(const Communicator& communicator, const Tensor<S, 1>& gradients, const MpiBuffer<S>& gradients_mpi,
-             std::optional<ScalarType> wire, const std::string& name, Index largest);
+  WireValues(const Communicator& communicator, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+             const std::string& name, Index largest);
 
   static Index element_bytes(std::optional<ScalarType> wire) {
     return static_cast<Index>(wire ? size_of(*wire) : sizeof(S));
@@ -27,7 +42,7 @@ class WireValues {
 
   /// The first element of the bucket, where MPI reads and writes.
   unsigned char* data(const Bucket& bucket) const {
-    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(gradients_mpi_.data() + bucket.offset);
+    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(mpi(bucket).data() + place(bucket));
   }
 
   /// Makes the whole bucket ready to leave.
@@ -42,10 +57,20 @@ class WireValues {
   void settle(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
   /// What has come for the whole bucket, into the gradients.
   void store(const ExecSpace& exec, const Bucket& bucket) const;
+  /// What add() made of `range` of a unit's bucket becomes that of the shard, or is added to it.
+  void accumulate(const ExecSpace& exec, const Bucket& bucket, IndexRange range, bool is_first) const;
 
  private:
-  Tensor<S, 1> gradients_;
-  MpiBuffer<S> gradients_mpi_;
+  // The bucket lies in the buffer of its unit, or where all is held.
+  const MpiBuffer<S>& mpi(const Bucket& bucket) const { return bucket.unit < 0 ? gradients_.held : gradients_.buffers; }
+  Index place(const Bucket& bucket) const {
+    return bucket.unit < 0 ? gradients_.storage.place(bucket.offset) : gradients_.storage.buffer_place(bucket.offset);
+  }
+  FlatTensor<S> part(const Bucket& bucket, IndexRange range) const {
+    return FlatTensor<S>(gradients_.storage.data(bucket.offset) + range.begin - bucket.offset, range.size());
+  }
+
+  GradientArrays<S> gradients_;
   std::optional<ScalarType> wire_;
   Tensor<unsigned char, 1> values_;
   MpiBuffer<unsigned char> values_mpi_;

@@ -8,44 +8,15 @@
 #include <list>
 
 #include "core/kokkos_compat.hpp"
+#include "core/stopwatch.hpp"
 #include "parallel/point_to_point.hpp"
 #include "parallel/stream_clock.hpp"
+#include "parallel/unit_uses.hpp"
 #include "training/operation_pace.hpp"
+#include "training/place_pool.hpp"
 
 namespace espalier {
 namespace {
-
-// Gives micro-batches places in turn: the same ones in every step.
-class PlacePool {
- public:
-  explicit PlacePool(int size) : holder_(static_cast<std::size_t>(size), none) {}
-
-  /// The place that the micro-batch has, or the next free one.
-  int take(int microbatch) {
-    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
-    if (held != holder_.end())
-      return static_cast<int>(held - holder_.begin());
-    for (std::size_t tries = 0; tries < holder_.size(); ++tries) {
-      const std::size_t place = next_++ % holder_.size();
-      if (holder_[place] == none) {
-        holder_[place] = microbatch;
-        return static_cast<int>(place);
-      }
-    }
-    ESPALIER_ASSERT(false, fmt::format("no place is free for micro-batch {}", microbatch));
-  }
-  int of(int microbatch) const {
-    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
-    ESPALIER_ASSERT(held != holder_.end(), fmt::format("micro-batch {} has no place", microbatch));
-    return static_cast<int>(held - holder_.begin());
-  }
-  void release(int microbatch) { holder_[static_cast<std::size_t>(of(microbatch))] = none; }
-
- private:
-  static constexpr int none = -1;
-  std::vector<int> holder_;  // by place
-  std::size_t next_ = 0;
-};
 
 // How often an operation of a chunk lets messages move.
 int parts_of(const ChunkLayers& layers, OperationKind kind) {
@@ -64,6 +35,8 @@ class Executor {
         weight_(weight),
         seconds_(seconds),
         stream_clock_(context.exec, context.mesh.world().clock()) {
+    for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
+      layers_of_chunk_.push_back(c_.model.layers(chunk).count);
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
     for (const ChunkMemory& chunk : memory.chunks) {
@@ -79,6 +52,7 @@ class Executor {
   void run(const PipelineSchedule& schedule) {
     const MarkedCollectives<Compute<P>> marked(tensor(), stream_clock_);
     several_chunks_ = c_.model.num_chunks() > 1;
+    c_.gatherer.begin(unit_uses(schedule, layers_of_chunk_));
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
       world().position().set_operation(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
@@ -89,6 +63,11 @@ class Executor {
   }
 
   void evaluate() {
+    PipelineSchedule forwards;
+    for (std::size_t m = 0; m < microbatches_.size(); ++m)
+      for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
+        forwards.push_back({.kind = OperationKind::forward, .chunk = chunk});
+    c_.gatherer.begin(unit_uses(forwards, layers_of_chunk_));
     for (int m = 0; m < static_cast<int>(microbatches_.size()); ++m)
       for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
         evaluate(m, chunk);
@@ -103,6 +82,7 @@ class Executor {
     int begin;  // marks of the clock
     int end;
     double tensor_seconds;
+    double waited_seconds = 0;       // for weights, and for room for gradients
     std::size_t first_enqueued = 0;  // of tensor().enqueued(); and behind its last
     std::size_t end_enqueued = 0;
   };
@@ -151,6 +131,8 @@ class Executor {
       const auto block_done = [&](int position) {
         if (op.reduces)
           mark_ready([&](const Segment& s) { return s.chunk == op.chunk && s.block == position && !is_tied(s); });
+        if (op.kind != OperationKind::backward_input)
+          sum_unit(op.chunk, position);
         done(position);
       };
       if (op.kind == OperationKind::backward)
@@ -172,17 +154,33 @@ class Executor {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const int begin = stream_clock_.mark();
     const double tensor_before = tensor().seconds();
+    const double waited_before = waited_seconds_;
     const std::size_t first_enqueued = tensor().enqueued().size();
     const ChunkLayers& layers = c_.model.layers(op.chunk);
     const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
     OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
                        slow_factor(c_.emulate, world().rank()));
-    compute([&](int) {
-      pace.part_done(tensor().seconds() - tensor_before, [&] { progress(); });
+    prepare(op.kind, op.chunk, first_layer(layers_of_chunk_, op.kind, op.chunk));
+    compute([&](int position) {
+      pace.part_done(tensor().seconds() - tensor_before + waited_seconds_ - waited_before, [&] { progress(); });
       progress();
+      if (unit_at(layers_of_chunk_, op.chunk, position) >= 0)
+        prepare(op.kind, op.chunk, position + direction(op.kind));
     });
     computed_.push_back({op, name, phase, begin, stream_clock_.mark(), tensor().seconds() - tensor_before,
-                         first_enqueued, tensor().enqueued().size()});
+                         waited_seconds_ - waited_before, first_enqueued, tensor().enqueued().size()});
+  }
+
+  // Before the kernels of a layer: its weights are here, and its gradients have room.
+  void prepare(OperationKind kind, int chunk, int position) {
+    const int unit = unit_at(layers_of_chunk_, chunk, position);
+    if (unit < 0 || c_.reducer.plan().units.empty())
+      return;
+    const Stopwatch stopwatch;
+    c_.gatherer.use(unit, [&] { progress(); });
+    if (kind == OperationKind::backward || kind == OperationKind::backward_weight)
+      c_.reducer.wait_for_buffer(unit, [&] { move_sends(); });
+    waited_seconds_ += stopwatch.seconds();
   }
 
   // When all is enqueued: asking earlier would make the host wait for a device, and the device for the host.
@@ -191,7 +189,8 @@ class Executor {
       const double begin = stream_clock_.seconds_at(done.begin);
       const double end = stream_clock_.seconds_at(done.end);
       const double tensor_seconds = done.tensor_seconds + account_for_collectives(done);
-      seconds_[done.phase] += end - begin - tensor_seconds;
+      seconds_[done.phase] += end - begin - tensor_seconds - done.waited_seconds;
+      seconds_[Phase::data_comm] += done.waited_seconds;
       seconds_[Phase::tensor_comm] += tensor_seconds;
       record(done.op, done.name, done.phase, begin, end);
     }
@@ -224,7 +223,11 @@ class Executor {
     finish_sends_of(OperationKind::send_activations, slot_pool(chunk), where.slot);
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
-    c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss);
+    prepare(OperationKind::forward, chunk, 1);
+    c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss, [&](int position) {
+      if (unit_at(layers_of_chunk_, chunk, position) >= 0)
+        prepare(OperationKind::forward, chunk, position + 1);
+    });
     if (!layers.head)
       send(message(OperationKind::send_activations, 1), where);
   }
@@ -272,8 +275,11 @@ class Executor {
 
   // Nothing advances by itself during a kernel.
   void progress() {
-    std::erase_if(sends_, [](Sent& sent) { return sent.request.test(); });
+    move_sends();
     c_.reducer.progress();
+  }
+  void move_sends() {
+    std::erase_if(sends_, [](Sent& sent) { return sent.request.test(); });
   }
 
   // Before memory is written again, what was sent from there must have left.
@@ -305,7 +311,16 @@ class Executor {
   template <class F>
   void mark_ready(const F& wanted) {
     for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
-      if (wanted(c_.reducer.segments()[i]) && !c_.reducer.is_marked(static_cast<int>(i)))
+      if (const int s = static_cast<int>(i);
+          wanted(c_.reducer.segments()[i]) && !c_.reducer.is_marked(s) && !c_.reducer.is_in_unit(s))
+        c_.reducer.mark_ready(s);
+  }
+
+  // ZeRO-2: the layer's gradients of one micro-batch are there.
+  void sum_unit(int chunk, int position) {
+    for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
+      if (const Segment& s = c_.reducer.segments()[i];
+          s.chunk == chunk && s.block == position && c_.reducer.is_in_unit(static_cast<int>(i)))
         c_.reducer.mark_ready(static_cast<int>(i));
   }
 
@@ -353,26 +368,11 @@ class Executor {
   std::list<Sent> sends_;
   ActivationIndex last_backward_;
   bool several_chunks_ = false;
+  std::vector<Index> layers_of_chunk_;
+  double waited_seconds_ = 0;  // in prepare()
 };
 
 }  // namespace
-
-ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks,
-                                   bool separate_documents) {
-  ActivationMemory memory{
-      .chunks = {}, .slots_together = std::max(1, slots_needed(schedule)), .separate_documents = separate_documents};
-  for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
-    const int split = pending_weights_needed(schedule, chunk);
-    // Without the split two sets take turns where gradients are sent, so that one may be on its way.
-    const bool sends = !chunks[static_cast<std::size_t>(chunk)].embedding;
-    memory.chunks.push_back({.slots = std::max(1, slots_needed(schedule, chunk)),
-                             .gradients = split > 0 ? split
-                                          : sends   ? 2
-                                                    : 1,
-                             .split = split > 0});
-  }
-  return memory;
-}
 
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,

@@ -9,6 +9,8 @@
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
+#include "parallel/weight_gatherer.hpp"
+#include "training/activation_memory.hpp"
 #include "training/message_transit.hpp"
 #include "training/run_config.hpp"
 
@@ -21,13 +23,10 @@ struct StepContext {
   Decoder<P>& model;
   const ProcessMesh& mesh;
   GradientReducer<State<Compute<P>>>& reducer;
+  WeightGatherer<Compute<P>>& gatherer;
   const RunConfig::Emulate& emulate;
   MessageTransit& transit;  ///< of this step, added to
 };
-
-/// Activation memory of the chunks, as the list needs it.
-ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks,
-                                   bool separate_documents = false);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
 /// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.

@@ -26,7 +26,7 @@ std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config,
     if (pipeline > 1 && 2 * pipeline <= config.model.shape.num_layers)
       schedules.emplace_back("interleaved", 2);
     for (const auto& [schedule, chunks] : schedules)
-      for (int zero = 0; zero <= (data > 1 ? 1 : 0); ++zero)
+      for (int zero = 0; zero <= (data > 1 ? 3 : 0); ++zero)
         for (int rows = 0; rows <= (tensor > 1 ? 1 : 0); ++rows)
           all.push_back({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
                          fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.schedule={}", schedule),

@@ -27,22 +27,29 @@ std::uint64_t checkpoint_copy(const RunConfig& config, const Layout& layout, int
   const std::vector<IndexRange> all = {{0, parameters.flat_size()}};
   const auto owned = [&] {
     return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh().group_ranks(rank),
-                          reducer_options(config, layout), sizeof(State<T>))
+                          reducer_options(config, layout, layout.mesh().coordinates(rank)[Axis::pp]), sizeof(State<T>))
         .owned;
   };
   const auto counted = [&](const std::vector<IndexRange>& ranges, bool by_slice) {
     return total_size(counted_ranges(parameters.parameters(), ranges, layout.mesh(), rank, by_slice));
   };
   const Index moments = counted(is_shared ? owned() : all, is_shared);
-  const Index weights = has_masters<T> ? moments : counted(all, false);
+  const Index weights = has_masters<T> || layout.zero_stage == 3 ? moments : counted(all, false);
   return static_cast<std::uint64_t>(weights + 2 * moments) * sizeof(State<T>);
 }
 
-// Moments, buffers and copies of the replica that has most of them: slices end where rows do, so replicas differ.
+// Of an array that is kept so.
+template <class V, class T>
+std::uint64_t storage_bytes(const FlatSharding& sharding, const ParameterStore<T>& parameters) {
+  const Index elements = total_size(sharding.held(parameters.flat_size())) + sharding.buffers * sharding.buffer_size();
+  return static_cast<std::uint64_t>(elements) * sizeof(V);
+}
+
+// Arrays, buffers and copies of the replica that has most of them: slices end where rows do, so replicas differ.
 template <class T>
 void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const Layout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
-  const ReducerOptions options = reducer_options(config, layout);
+  const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
   const auto ranks_of = [&](int replica) {
     place[Axis::dp] = replica;
     return layout.mesh().group_ranks(layout.mesh().rank_at(place));
@@ -67,9 +74,16 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
         exec_is_host ? checkpoint_copy(config, layout, layout.mesh().rank_at(place), parameters) : 0;
-    if (optimizer + communication + copy < most)
+    const ReductionPlan own =
+        plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<T>));
+    const auto weights = storage_bytes<T>(own.weights(layout.zero_stage, weight_buffers(layout, own)), parameters);
+    const auto gradients = storage_bytes<State<T>>(own.gradients(gradient_buffers), parameters);
+    const std::uint64_t all = optimizer + communication + copy + weights + gradients;
+    if (all < most)
       continue;
-    most = optimizer + communication + copy;
+    most = all;
+    memory.bytes[static_cast<std::size_t>(Category::weights)] = static_cast<std::size_t>(weights);
+    memory.bytes[static_cast<std::size_t>(Category::gradients)] = static_cast<std::size_t>(gradients);
     memory.bytes[static_cast<std::size_t>(Category::other)] = static_cast<std::size_t>(copy);
     memory.bytes[static_cast<std::size_t>(Category::optimizer)] = static_cast<std::size_t>(optimizer);
     memory.bytes[static_cast<std::size_t>(Category::communication)] = static_cast<std::size_t>(communication);
@@ -103,9 +117,6 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
   const auto set = [&](Category category, std::uint64_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);
   };
-  const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
-  set(Category::weights, flat * sizeof(Compute<P>));
-  set(Category::gradients, flat * sizeof(State<Compute<P>>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
   set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
                                library_workspaces<Compute<P>>(config, attention_shape(config, layout)));

@@ -9,6 +9,7 @@
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "parallel/schedule_run.hpp"
+#include "parallel/unit_uses.hpp"
 
 namespace espalier {
 namespace {
@@ -37,9 +38,15 @@ TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& 
                          tensor);
   parameters.lay_out();
   const GroupRanks ranks = layout.mesh().group_ranks(rank);
-  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
-                                            reducer_options(config, layout), sizeof(State<Compute<P>>));
-  return reduction_traffic(plan, ranks, reducer_options(config, layout), sizeof(State<Compute<P>>), sizeof(Compute<P>));
+  const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
+  const ReductionPlan plan =
+      plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<Compute<P>>));
+  UnitUses uses{.sums = static_cast<int>(layout.num_microbatches())};
+  if (layout.zero_stage == 3)
+    uses.gathers =
+        gathers_of_units(unit_uses(make_schedule(layout.pipeline_shape(), place[Axis::pp]), options.layers_of_chunk),
+                         static_cast<int>(plan.units.size()), weight_buffers(layout, plan));
+  return reduction_traffic(plan, ranks, options, sizeof(State<Compute<P>>), sizeof(Compute<P>), uses);
 }
 
 template <class P>

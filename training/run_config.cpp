@@ -61,7 +61,9 @@ void visit_parallel(L& layout, Visitor&& v) {
   v.choice("recompute", layout.recompute, all_recompute_modes(),
            "activations that backward computes again (docs/memory.md)");
   v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
-  v.integer("zero_stage", layout.zero_stage, {0, 1}, "1: replicas share the optimizer state (ZeRO-1)");
+  v.integer("zero_stage", layout.zero_stage, {0, 3},
+            "ZeRO: replicas share 1 the optimizer state, 2 also gradients, 3 also weights");
+  v.boolean("keep_gathered", layout.keep_gathered, "ZeRO-3: gather each layer once a step, not for each use");
   v.order("order", layout.order, "order of the mesh axes in the rank numbers, fastest first");
 }
 

@@ -70,8 +70,15 @@ std::optional<ScalarType> wire_type(const RunConfig& config) {
 
 }  // namespace
 
-ReducerOptions reducer_options(const RunConfig& config, const Layout& layout) {
-  ReducerOptions options{.zero_stage = layout.zero_stage, .wire = wire_type(config)};
+int weight_buffers(const Layout& layout, const ReductionPlan& plan) {
+  return layout.keep_gathered ? static_cast<int>(plan.units.size()) : 2;
+}
+
+ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
+  ReducerOptions options{.zero_stage = layout.zero_stage, .layers_of_chunk = {}, .wire = wire_type(config)};
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
+  for (const ChunkLayers& chunk : chunks)
+    options.layers_of_chunk.push_back(chunk.count);
   for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
     if (const double scale = message_scale(config.emulate, Axis::dp); scale > 1)
       *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / scale));

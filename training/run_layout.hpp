@@ -27,7 +27,11 @@ std::vector<Index> balanced_layers(const RunConfig& config, const std::function<
 
 /// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.
-ReducerOptions reducer_options(const RunConfig& config, const Layout& layout);
+ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);
+
+/// Whole layers of gradients, and of weights, that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
+inline constexpr int gradient_buffers = 2;
+int weight_buffers(const Layout& layout, const ReductionPlan& plan);
 
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout);

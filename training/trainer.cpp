@@ -23,9 +23,12 @@ namespace {
 // Allocates weights and gradients first: the reducer is built on them.
 template <class T>
 GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh& mesh, ParameterStore<T>& parameters,
-                                       const ReducerOptions& options) {
-  parameters.allocate();
-  return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
+                                       const Layout& layout, const ReducerOptions& options) {
+  parameters.lay_out();
+  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), mesh.reductions().ranks(),
+                                            options, static_cast<Index>(sizeof(State<T>)));
+  parameters.allocate(plan.weights(layout.zero_stage, weight_buffers(layout, plan)), plan.gradients(gradient_buffers));
+  return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.gradients(), parameters.segments(),
                                    parameters.parameters(), options);
 }
 
@@ -35,10 +38,12 @@ double token_weight(Index valid_tokens) { return valid_tokens == 0 ? 0 : 1.0 / s
 // The sign of a NaN means nothing, and depends on the order of operands; people would read it.
 double unsigned_if_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
-std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& ranges) {
+// Where the ranges lie in the held gradients.
+template <class S>
+std::vector<SquaredNorm::Range> norm_ranges(const FlatStorage<S>& gradients, const std::vector<IndexRange>& ranges) {
   std::vector<SquaredNorm::Range> result;
   for (const IndexRange& range : ranges)
-    result.push_back({range.begin, range.size()});
+    result.push_back({gradients.place(range.begin), range.size()});
   return result;
 }
 
@@ -63,13 +68,16 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
              TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_training_loader(config, mesh, tokenizer_)),
       schedule_(proven_schedules(config, layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
-      reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
+      reducer_(make_reducer(exec, mesh, parameters_, layout, reducer_options(config, layout, mesh.pp().rank()))),
+      gatherer_(exec, mesh.reductions(), parameters_.weights(), reducer_.plan()),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
-      counted_weights_(counted_ranges(parameters_.parameters(), {{0, parameters_.flat_size()}}, mesh.layout(),
-                                      mesh.world().rank(), false)),
+      counted_weights_(layout.zero_stage == 3 ? counted_ranges(parameters_.parameters(), reducer_.owned(),
+                                                               mesh.layout(), mesh.world().rank(), true)
+                                              : counted_ranges(parameters_.parameters(), {{0, parameters_.flat_size()}},
+                                                               mesh.layout(), mesh.world().rank(), false)),
       counted_owned_(counted_ranges(parameters_.parameters(), reducer_.owned(), mesh.layout(), mesh.world().rank(),
                                     layout.zero_stage > 0)),
-      squared_norm_(exec, norm_ranges(counted_owned_)),
+      squared_norm_(exec, norm_ranges(parameters_.gradients(), counted_owned_)),
       global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")),
@@ -79,6 +87,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
                   "the trainer's residual stream is of another type than the config's");
   validation_ = open_validation_loader(config, mesh, tokenizer_);
   model_.use_graphs(config.run.cuda_graphs);
+  model_.overwrite_layer_gradients(!reducer_.plan().units.empty());
   model_.set_dropout_seed(static_cast<std::uint64_t>(config.run.seed));
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,
                           activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
@@ -94,7 +103,7 @@ std::array<std::uint64_t, num_axes> Trainer<P>::bytes_so_far() const {
   std::array<std::uint64_t, num_axes> bytes{};
   bytes[static_cast<std::size_t>(Axis::tp)] = mesh_->tp().traffic().bytes;
   bytes[static_cast<std::size_t>(Axis::pp)] = mesh_->pp().traffic().bytes;
-  bytes[static_cast<std::size_t>(Axis::dp)] = reducer_.stats().bytes_sent;
+  bytes[static_cast<std::size_t>(Axis::dp)] = reducer_.stats().bytes_sent + gatherer_.bytes_sent();
   return bytes;
 }
 
@@ -254,7 +263,7 @@ void Trainer<P>::apply(StepReport& report) {
   }
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
-    reducer_.start_gather(parameters_.flat_weights());
+    reducer_.start_gather(parameters_.weights());
     reducer_.wait_gather();
   }
   loss_scaler_.good_step();

@@ -37,28 +37,42 @@ void set_device_values(const std::vector<double>& values, const View& view) {
   compat::fence(exec, "espalier::trainer_copies: any instance may read the values, and the host copy goes away");
 }
 
-/// Moments as if they lay like the weights: zero where this rank keeps none.
-template <class P>
-std::vector<double> spread_moments(const Trainer<P>& trainer, const Tensor<State<Compute<P>>, 1>& moments) {
-  const std::vector<double> packed = host_values(moments);
-  std::vector<double> flat(static_cast<std::size_t>(trainer.parameters().flat_size()), 0.0);
-  const AdamW<Compute<P>>& optimizer = trainer.optimizer();
-  for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
-    std::copy_n(packed.begin() + optimizer.moment_starts()[r], optimizer.owned()[r].size(),
-                flat.begin() + optimizer.owned()[r].begin);
+/// Of the ranges `held` of the flat arrays, one after another: spread over (flat_size), zero elsewhere.
+template <class View>
+std::vector<double> spread(const View& values, const std::vector<IndexRange>& held, Index flat_size) {
+  const std::vector<double> packed = host_values(values);
+  std::vector<double> flat(static_cast<std::size_t>(flat_size), 0.0);
+  auto from = packed.begin();
+  for (const IndexRange& range : held) {
+    std::copy_n(from, range.size(), flat.begin() + range.begin);
+    from += range.size();
+  }
   return flat;
 }
 
 /// The other way round.
+template <class View>
+void pack(const std::vector<double>& flat, const std::vector<IndexRange>& held, const View& values) {
+  std::vector<double> packed;
+  for (const IndexRange& range : held)
+    packed.insert(packed.end(), flat.begin() + range.begin, flat.begin() + range.end);
+  set_device_values(packed, values);
+}
+
+/// Moments as if they lay like the flat arrays: zero where this rank keeps none.
 template <class P>
-void gather_moments(const std::vector<double>& flat, const Trainer<P>& trainer,
-                    const Tensor<State<Compute<P>>, 1>& moments) {
-  std::vector<double> packed(moments.extent(0), 0.0);
-  const AdamW<Compute<P>>& optimizer = trainer.optimizer();
-  for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
-    std::copy_n(flat.begin() + optimizer.owned()[r].begin, optimizer.owned()[r].size(),
-                packed.begin() + optimizer.moment_starts()[r]);
-  set_device_values(packed, moments);
+std::vector<double> spread_moments(const Trainer<P>& trainer, const Tensor<State<Compute<P>>, 1>& moments) {
+  return spread(moments, trainer.optimizer().owned(), trainer.parameters().flat_size());
+}
+template <class P>
+std::vector<double> spread_gradients(const Trainer<P>& trainer) {
+  const auto& gradients = trainer.parameters().gradients();
+  return spread(gradients.values(), gradients.held(), trainer.parameters().flat_size());
+}
+template <class P>
+std::vector<double> spread_weights(const Trainer<P>& trainer) {
+  const auto& weights = trainer.parameters().weights();
+  return spread(weights.values(), weights.held(), trainer.parameters().flat_size());
 }
 
 /// What the optimizer updates, in fp32 or fp64, as it lies in the flat arrays; zero where this rank keeps no masters.
@@ -67,7 +81,7 @@ std::vector<double> masters(const Trainer<P>& trainer) {
   if constexpr (has_masters<Compute<P>>)
     return spread_moments(trainer, trainer.optimizer().masters());
   else
-    return host_values(trainer.parameters().flat_weights());
+    return spread_weights(trainer);
 }
 
 /// `values` are of this rank's flat arrays; `owned`: true only where this rank updates them.

@@ -27,7 +27,7 @@ std::vector<IndexRange> everything(const ParameterStore<T>& parameters) {
 
 template <class T>
 FlatArray<T> weights_of(const ParameterStore<T>& parameters) {
-  return {"weights", parameters.flat_weights(), everything(parameters)};
+  return {"weights", parameters.weights().values(), parameters.weights().held()};
 }
 
 template <class T>

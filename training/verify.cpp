@@ -56,11 +56,11 @@ class Comparison {
     errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), place);
     errors_.gradient_norm.note(
         std::abs(report.gradient_norm - reference_.gradient_norm) / std::abs(reference_.gradient_norm), place);
-    compare(host_values(trainer_.parameters().flat_gradients()), SnapshotArray::gradients, std::nullopt,
-            errors_.gradient);
+    compare(spread_gradients(trainer_), SnapshotArray::gradients, std::nullopt, errors_.gradient);
 
-    set_device_values(local_part(SnapshotArray::gradients, trainer_.parameters().parameters()),
-                      trainer_.parameters().flat_gradients());
+    const auto& gradients = trainer_.parameters().gradients();
+    pack(local_part(SnapshotArray::gradients, trainer_.parameters().parameters()), gradients.held(),
+         gradients.values());
     report.loss = reference_.loss;
     report.gradient_norm = reference_.gradient_norm;
     trainer_.update(report);
@@ -84,12 +84,12 @@ class Comparison {
     if (world_.context().injected_fault == InjectedFault::swap_shards)
       swap_a_shard(shards);
     const std::vector<double> weights = local_part(SnapshotArray::weights_before, shards);
-    set_device_values(weights, store.flat_weights());
+    const AdamW<Compute<P>>& optimizer = trainer_.optimizer();
+    pack(weights, store.weights().held(), store.weights().values());
     if constexpr (has_masters<Compute<P>>)
-      gather_moments(weights, trainer_, trainer_.optimizer().masters());
-    gather_moments(local_part(SnapshotArray::exp_avg, store.parameters()), trainer_, trainer_.optimizer().exp_avg());
-    gather_moments(local_part(SnapshotArray::exp_avg_sq, store.parameters()), trainer_,
-                   trainer_.optimizer().exp_avg_sq());
+      pack(weights, optimizer.owned(), optimizer.masters());
+    pack(local_part(SnapshotArray::exp_avg, store.parameters()), optimizer.owned(), optimizer.exp_avg());
+    pack(local_part(SnapshotArray::exp_avg_sq, store.parameters()), optimizer.owned(), optimizer.exp_avg_sq());
   }
 
   // Our values against an array of the reference; relative to the change since `before` where that is given.
@@ -97,8 +97,7 @@ class Comparison {
                LargestError& largest) {
     const bool owned = array == SnapshotArray::gradients || has_masters<Compute<P>>;
     const ShardedCopy ours = copy_of(trainer_, std::move(values), owned);
-    const std::vector<IndexRange> held =
-        owned ? trainer_.optimizer().owned() : std::vector<IndexRange>{{0, trainer_.parameters().flat_size()}};
+    const std::vector<IndexRange> held = owned ? trainer_.optimizer().owned() : trainer_.parameters().weights().held();
     struct Row {
       std::string name;
       double norm, difference, deviation;

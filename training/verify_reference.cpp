@@ -58,7 +58,7 @@ bool Reference<P>::taken(Snapshot& snapshot) {
   StepReport report = trainer.compute_gradients();
   snapshot.loss = report.loss;
   snapshot.gradient_norm = report.gradient_norm;
-  snapshot[SnapshotArray::gradients] = copy_of(trainer, host_values(trainer.parameters().flat_gradients()), true);
+  snapshot[SnapshotArray::gradients] = copy_of(trainer, spread_gradients(trainer), true);
   trainer.update(report);
   snapshot[SnapshotArray::weights_after] = weights();
   return !report.skipped;

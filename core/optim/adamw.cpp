@@ -69,8 +69,8 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts) {
   std::vector<Index> numbers;
   for (const AdamWPart& part : parts)
     for (Index done = 0; done < part.size; done += most)
-      for (const Index number :
-           {part.offset + done, part.moment_offset + done, smaller(most, part.size - done), Index{part.weight_decay}})
+      for (const Index number : {part.weight + done, part.gradient + done, part.moment + done,
+                                 smaller(most, part.size - done), Index{part.weight_decay}})
         numbers.push_back(number);
   auto result = allocate<Index>(Category::workspace, "adamw_parts", static_cast<Index>(numbers.size()));
   if (result.data() != nullptr)
@@ -99,19 +99,19 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
                         .gradients = gradients.data()};
   const S kept_by_decay = static_cast<S>(1 - learning_rate * config.weight_decay);
   Kokkos::parallel_for(
-      "espalier::core::adamw_update", row_policy(exec, static_cast<Index>(parts.extent(0)) / 4),
+      "espalier::core::adamw_update", row_policy(exec, static_cast<Index>(parts.extent(0)) / 5),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index* const numbers = &parts(4 * Index{team.league_rank()});
-        const AdamWPart part{numbers[0], numbers[1], numbers[2], numbers[3] != 0};
+        const Index* const numbers = &parts(5 * Index{team.league_rank()});
+        const AdamWPart part{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
         Update<T> update = whole;  // so that no store can change its constants
         if (part.weight_decay)
           update.keep = kept_by_decay;
-        update.weights += part.offset;
-        update.gradients += part.offset;
-        update.exp_avg += part.moment_offset;
-        update.exp_avg_sq += part.moment_offset;
+        update.weights += part.weight;
+        update.gradients += part.gradient;
+        update.exp_avg += part.moment;
+        update.exp_avg_sq += part.moment;
         if constexpr (has_masters<T>)
-          update.masters += part.moment_offset;
+          update.masters += part.moment;
         else
           update.masters = update.weights;
         update_part<T>(team, update, part.size, static_cast<S>(clip()));
@@ -131,7 +131,11 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
     for (const Segment& segment : parameters.segments()) {
       const IndexRange part = intersection(range, segment.flat_range());
       if (part.size() > 0)
-        parts.push_back({part.begin, num_moments + part.begin - range.begin, part.size(), segment.weight_decay});
+        parts.push_back({.weight = parameters.weights().place(part.begin),
+                         .gradient = parameters.gradients().place(part.begin),
+                         .moment = num_moments + part.begin - range.begin,
+                         .size = part.size(),
+                         .weight_decay = segment.weight_decay});
     }
     num_moments += range.size();
   }

@@ -10,17 +10,17 @@
 
 namespace espalier {
 
-/// Elements [offset, offset + size) of the flat arrays, whose master weights and moments start at `moment_offset` of
-/// theirs.
+/// A run of `size` parameters: where their weights, gradients, and moments with master weights begin in the arrays.
 struct AdamWPart {
-  Index offset;
-  Index moment_offset;
+  Index weight;
+  Index gradient;
+  Index moment;
   Index size;
   bool weight_decay;
 };
 
-/// The same elements in parts that are short enough to share them out, four numbers each, where
-/// adamw_update wants them.
+/// The same elements in parts that are short enough to share them out, five numbers each, where adamw_update wants
+/// them.
 Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
 
 /// One sweep over parts of the flat arrays, in one kernel:
@@ -28,12 +28,11 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
 /// type they are the master weights, and `masters` is not read. The factor `clip` stays on the device. `step` counts
-/// from 1. The decay is that of `config`, for the parts that have one. Of F elements of the flat arrays M have their
-/// master weights and moments here.
+/// from 1. The decay is that of `config`, for the parts that have one. W weights, G gradients and M moments lie here.
 template <class T>
-void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (F) */, Tensor<State<T>, 1> masters /* (M) */,
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (W) */, Tensor<State<T>, 1> masters /* (M) */,
                   Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,
-                  Tensor<State<T>, 1> gradients /* (F) */, Tensor<Index, 1> parts /* (4P) */, const AdamWConfig& config,
+                  Tensor<State<T>, 1> gradients /* (G) */, Tensor<Index, 1> parts /* (5P) */, const AdamWConfig& config,
                   double learning_rate, Tensor<double, 0> clip, Index step);
 
 /// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
@@ -56,7 +55,7 @@ class AdamW {
   Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< (M), second moment
 
   /// The master weights and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the
-  /// other: where all is owned, the arrays are laid out as the weights.
+  /// other.
   const std::vector<IndexRange>& owned() const { return owned_; }
   const std::vector<Index>& moment_starts() const { return moment_starts_; }
 
@@ -65,7 +64,7 @@ class AdamW {
   AdamWConfig config_;
   std::vector<IndexRange> owned_;
   std::vector<Index> moment_starts_;
-  Tensor<Index, 1> parts_;          // (4P)
+  Tensor<Index, 1> parts_;          // (5P)
   Tensor<State<T>, 1> masters_;     // (M)
   Tensor<State<T>, 1> exp_avg_;     // (M)
   Tensor<State<T>, 1> exp_avg_sq_;  // (M)

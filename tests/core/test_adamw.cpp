@@ -42,8 +42,9 @@ void compare(Index size, double decay, double tolerance_of_weights) {
   const Tensor<double, 0> clip("espalier::other::clip");
   AdamWConfig decaying = config;
   decaying.weight_decay = decay;
-  const auto parts = make_adamw_parts(
-      {{offset, offset, size / 2, true}, {offset + size / 2, offset + size / 2, size - size / 2, true}});
+  const auto parts =
+      make_adamw_parts({{offset, offset, offset, size / 2, true},
+                        {offset + size / 2, offset + size / 2, offset + size / 2, size - size / 2, true}});
   for (int t = 1; t <= 5; ++t) {
     const Values gradient = rounded<T>(random_values("gradient" + std::to_string(t), total));
     Kokkos::deep_copy(clip, 1.0 / t);
@@ -76,7 +77,7 @@ TEST(AdamW, without_gradient_only_decays) {
   const auto v = on_device<double>(Values{0, 0, 0}, 3);
   const Tensor<double, 0> clip("espalier::other::clip");
   Kokkos::deep_copy(clip, 1.0);
-  adamw_update<double>(ExecSpace(), w, w, m, v, zero, make_adamw_parts({{0, 0, 3, true}}), config, 0.5, clip, 1);
+  adamw_update<double>(ExecSpace(), w, w, m, v, zero, make_adamw_parts({{0, 0, 0, 3, true}}), config, 0.5, clip, 1);
   EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
 }
 

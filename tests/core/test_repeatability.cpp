@@ -116,8 +116,8 @@ Bits bits_of_ops() {
   clip_factor(exec, value, clip, norm.sums(), 1.0);
   bits["norm"] = fingerprint(value) ^ (3 * fingerprint(clip));
   const auto w = on_device<float>(random_values("w", flat), flat);
-  adamw_update<float>(exec, w, w, zeros(flat), zeros(flat), gradients, make_adamw_parts({{0, 0, flat, true}}), {}, 1e-3,
-                      clip, 3);
+  adamw_update<float>(exec, w, w, zeros(flat), zeros(flat), gradients, make_adamw_parts({{0, 0, 0, flat, true}}), {},
+                      1e-3, clip, 3);
   bits["adamw"] = fingerprint(w);
 
   for (const MatmulLibrary library : matmul_libraries()) {

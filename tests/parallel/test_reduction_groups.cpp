@@ -195,7 +195,7 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
       sharded_reducer.begin_step();
       sharded_reducer.wait();
       sharded_optimizer.step(ExecSpace(), 1e-2, clip, step);
-      sharded_reducer.start_gather(sharded.parameters.flat_weights());
+      sharded_reducer.start_gather(sharded.parameters.weights());
       sharded_reducer.wait_gather();
     }
     EXPECT_TRUE(same_bits(to_vector(sharded.parameters.flat_weights()), to_vector(whole.parameters.flat_weights())))
@@ -236,7 +236,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
         reducer.wait();
         for (const GroupKey& group : reduction_groups)
           EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted.at(group).reduce_bytes) << layout.text();
-        reducer.start_gather(stage.parameters.flat_weights());
+        reducer.start_gather(stage.parameters.weights());
         reducer.wait_gather();
         for (const GroupKey& group : reduction_groups)
           EXPECT_EQ(reducer.stats().bytes_by_group[group],
@@ -277,7 +277,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
     }
     reducer.begin_step();
     reducer.wait();
-    reducer.start_gather(weights);
+    reducer.start_gather(FlatStorage<bfloat16>(weights));
     reducer.wait_gather();
     const auto gathered = to_vector(weights);
     for (const Bucket& bucket : reducer.buckets()) {

@@ -51,7 +51,7 @@ class ForeignModel {
 std::vector<std::vector<std::string>> layouts_here() {
   switch (world().size()) {
     case 1: return {{}};
-    case 2: return {{"parallel.tensor=2"}, {"parallel.pipeline=2"}, {"parallel.data=2", "parallel.zero_stage=1"}};
+    case 2: return {{"parallel.tensor=2"}, {"parallel.pipeline=2"}, {"parallel.data=2", "parallel.zero_stage=3"}};
     default:
       return {{"parallel.tensor=2", "parallel.pipeline=2"},
               {"parallel.tensor=2", "parallel.data=2", "parallel.zero_stage=1", "parallel.sequence_parallel=true"}};

@@ -80,13 +80,13 @@ TEST(Layouts, LossesOfOneRankInFp64) {
   const std::map<int, std::vector<Overrides>> layouts = {
       {2,
        {degrees(2, 1, 1, {"parallel.sequence_parallel=true"}), degrees(1, 1, 2, {"parallel.schedule=zero_bubble"}),
-        degrees(1, 2, 1, {"parallel.zero_stage=1"})}},
+        degrees(1, 2, 1, {"parallel.zero_stage=1"}), degrees(1, 2, 1, {"parallel.zero_stage=3"})}},
       {4,
        {degrees(2, 1, 2, {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"}),
         degrees(1, 2, 2, {"parallel.zero_stage=1", "parallel.schedule=interleaved", "parallel.virtual_stages=2"}),
-        degrees(2, 2, 1, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"}), degrees(4, 1, 1),
-        degrees(1, 1, 4)}},
-      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"}), degrees(4, 1, 2)}}};
+        degrees(2, 2, 1, {"parallel.sequence_parallel=true", "parallel.zero_stage=2"}), degrees(4, 1, 1),
+        degrees(1, 1, 4), degrees(1, 2, 2, {"parallel.zero_stage=3", "parallel.schedule=zero_bubble"})}},
+      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=3"}), degrees(4, 1, 2)}}};
   for (const Overrides& overrides : layouts.at(world().size())) {
     const RunConfig config = laid_out(base, overrides);
     expect_curve<Fp64>(train_curve<Fp64>(config, world(), 20), wanted, 1e-10, text_of(config));
@@ -96,7 +96,7 @@ TEST(Layouts, LossesOfOneRankInFp64) {
 // Layouts that between them have all kinds of cuts.
 std::vector<Overrides> some_layouts() {
   const Overrides sp = {"parallel.sequence_parallel=true"}, zb = {"parallel.schedule=zero_bubble"},
-                  zero = {"parallel.zero_stage=1", "parallel.recompute=selective"};
+                  zero = {"parallel.zero_stage=3", "parallel.recompute=selective"};
   if (world().size() == 2)
     return {degrees(2, 1, 1), degrees(2, 1, 1, sp), degrees(1, 1, 2, zb), degrees(1, 2, 1, zero)};
   if (world().size() == 4)
@@ -129,8 +129,8 @@ TEST(Layouts, SameBitsTwiceAlsoWithDelayedMessages) {
         degrees(1, 1, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=2"})}},
       {4,
        {degrees(2, 1, 2, {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"}),
-        degrees(1, 2, 2, {"parallel.zero_stage=1", "parallel.schedule=zero_bubble"}), degrees(4, 1, 1)}},
-      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"})}}};
+        degrees(1, 2, 2, {"parallel.zero_stage=2", "parallel.schedule=zero_bubble"}), degrees(4, 1, 1)}},
+      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=3"})}}};
   for (const Overrides& overrides : layouts.at(world().size())) {
     const RunConfig config = laid_out(base, overrides);
     const Curve first = train_curve<Fp32>(config, world(), 6);

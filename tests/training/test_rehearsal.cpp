@@ -130,7 +130,7 @@ TEST(Rehearsal, GradientsAreReducedInSomeBuckets) {
   EXPECT_GT(rehearsal.price.memory[0][Category::gradients], std::size_t{20'000'000'000});
   const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
   const double buckets =
-      reduced_bytes(rehearsal) / static_cast<double>(reducer_options(rehearsal.config, run).bucket_bytes);
+      reduced_bytes(rehearsal) / static_cast<double>(reducer_options(rehearsal.config, run, 0).bucket_bytes);
   EXPECT_GT(buckets, 16);
   EXPECT_LT(buckets, 200);  // padded, sent and gathered
 }

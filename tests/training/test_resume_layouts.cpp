@@ -63,6 +63,7 @@ TEST(AcrossLayouts, ARunGoesOnInAnyOther) {
       {"data_4", {"parallel.data=4"}},
       {"pipeline_4", {"parallel.pipeline=4", "parallel.schedule=zero_bubble"}},
       {"zero_1", {"parallel.data=4", "parallel.zero_stage=1"}},
+      {"zero_3", {"parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=3"}},
       {"mixed", {"parallel.tensor=2", "parallel.data=2", "parallel.sequence_parallel=true", "parallel.zero_stage=1"}}};
   for (const Continuation& next : continuations) {
     run_on(world(), run_in(folder, next.name, next.layout, 4), checkpoint, 0);
@@ -87,7 +88,7 @@ TEST(AcrossLayouts, ARunGoesOnInAnyOther) {
 TEST(AcrossLayouts, SharedOptimizerStateGoesOnWithoutZero) {
   ASSERT_EQ(world().size(), 4);
   const SharedFolder folder("from_zero");
-  const std::vector<std::string> saved_by = {"parallel.pipeline=2", "parallel.data=2", "parallel.zero_stage=1"};
+  const std::vector<std::string> saved_by = {"parallel.pipeline=2", "parallel.data=2", "parallel.zero_stage=3"};
   run_on(world(), run_in(folder, "whole", saved_by, 4), {}, 0);
   run_on(world(), run_in(folder, "stopped", saved_by, 4), {}, saved_step);
   barrier(world());

@@ -12,7 +12,7 @@ namespace {
 RunConfig rolling_back(const SharedFolder& folder, const std::string& name, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"stability.on_spike=rollback", "checkpoint.interval=5"});
   if (world().size() > 1)
-    more.insert(more.begin(), "parallel.zero_stage=1");
+    more.insert(more.begin(), "parallel.zero_stage=2");
   return poisoned_config(folder, name, world().size(), more);
 }
 

@@ -27,6 +27,9 @@ std::vector<Placement> all_layouts() {
           {4, {"parallel.pipeline=4", "parallel.schedule=zero_bubble"}},
           {4, {"parallel.tensor=2", "parallel.pipeline=2"}},
           {4, {"parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=1"}},
+          {2, {"parallel.data=2", "parallel.zero_stage=3"}},
+          {4, {"parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=3", "parallel.keep_gathered=true"}},
+          {4, {"parallel.data=2", "parallel.tensor=2", "parallel.sequence_parallel=true", "parallel.zero_stage=2"}},
           {8, {"parallel.data=8", "parallel.zero_stage=1"}},
           {8, {"parallel.tensor=2", "parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=1"}},
           {8, {"parallel.tensor=4", "parallel.data=2", "parallel.sequence_parallel=true"}}};

@@ -16,9 +16,9 @@ namespace {
 
 std::vector<std::vector<std::string>> layouts() {
   if (world().size() == 4)
-    return {{}, {"parallel.tensor=2", "parallel.pipeline=2"}, {"parallel.pipeline=2", "parallel.zero_stage=1"}};
+    return {{}, {"parallel.tensor=2", "parallel.pipeline=2"}, {"parallel.pipeline=2", "parallel.zero_stage=3"}};
   if (world().size() == 2)
-    return {{}, {"parallel.tensor=2"}, {"parallel.pipeline=2"}, {"parallel.zero_stage=1"}};
+    return {{}, {"parallel.tensor=2"}, {"parallel.pipeline=2"}, {"parallel.zero_stage=2"}};
   return {{}};
 }
 

@@ -22,7 +22,7 @@ std::vector<std::vector<std::string>> sampled_layouts() {
              "parallel.virtual_stages=2", "model.num_layers=4"},
             {"parallel.pipeline=2", "parallel.schedule=\"zero_bubble\"", "parallel.order=\"tp,pp,dp\""}};
   if (world().size() == 2)
-    return {{"parallel.zero_stage=1"}, {"parallel.tensor=2"}, {"parallel.pipeline=2", "model.tied_embeddings=true"}};
+    return {{"parallel.zero_stage=3"}, {"parallel.tensor=2"}, {"parallel.pipeline=2", "model.tied_embeddings=true"}};
   return {{}};
 }
 

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/weight_gatherer.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "core/region.hpp"
+#include "parallel/device_stream.hpp"
+
+namespace espalier {
+
+template <class T>
+WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators,
+                                  const FlatStorage<T>& weights, const ReductionPlan& plan)
+    : exec_(exec), weights_(weights), plan_(plan) {
+  if (!has_units())
+    return;
+  const GroupRanks ranks = communicators.ranks();
+  for (const auto& [key, communicator] : communicators.entries) {
+    std::vector<std::vector<int>> buckets(plan_.units.size());
+    bool has_any = false;
+    for (int b = 0; b < static_cast<int>(plan_.buckets.size()); ++b)
+      if (const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)]; bucket.group == key && bucket.unit >= 0) {
+        buckets[static_cast<std::size_t>(bucket.unit)].push_back(b);
+        has_any = true;
+      }
+    if (!has_any)
+      continue;
+    Communicator own = communicator->duplicate(communicator->name() + " weights");
+    own.open_device_link();
+    const ExecSpace its_exec = own.device_link() != nullptr ? make_stream() : exec_;
+    groups_.push_back({std::move(own), key, its_exec, std::move(buckets)});
+  }
+  ESPALIER_ASSERT(!groups_.empty(), "units are gathered, and nobody holds slices of them");
+  held_ = MpiBuffer<T>(groups_.front().communicator, weights_.values());
+  units_ = MpiBuffer<T>(groups_.front().communicator, weights_.buffers());
+  buffers_.resize(static_cast<std::size_t>(weights_.num_buffers()));
+  for (Buffer& buffer : buffers_)
+    for (const Group& group : groups_)
+      buffer.messages.emplace_back(group.communicator, group.communicator.device_link(), group.exec);
+}
+
+template <class T>
+void WeightGatherer<T>::begin(std::vector<int> uses) {
+  if (!has_units())
+    return;
+  ESPALIER_ASSERT(next_use_ == uses_.size(), "weights that were announced have not been used");
+  uses_ = std::move(uses);
+  next_use_ = 0;
+  for (Buffer& buffer : buffers_)
+    buffer.unit = none;
+  if (!uses_.empty())
+    start(uses_.front());
+}
+
+template <class T>
+void WeightGatherer<T>::use(int unit, const std::function<void()>& meanwhile) {
+  if (!has_units())
+    return;
+  ESPALIER_ASSERT(next_use_ < uses_.size() && uses_[next_use_] == unit,
+                  fmt::format("unit {} is used out of the order that was announced", unit));
+  if (buffer_of(unit).unit != unit)
+    start(unit);
+  if (!buffer_of(unit).has_come)
+    finish(unit, meanwhile);
+  ++next_use_;
+  if (next_use_ == uses_.size())
+    return;
+  const int next = uses_[next_use_];
+  if (buffer_of(next).unit != next && &buffer_of(next) != &buffer_of(unit))
+    start(next);
+}
+
+/// f(group number, bucket, its number within the communicator) for all buckets of the unit.
+template <class T>
+template <class F>
+void WeightGatherer<T>::for_each_bucket(int unit, const F& f) {
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (const int b : groups_[g].buckets[static_cast<std::size_t>(unit)])
+      f(g, plan_.buckets[static_cast<std::size_t>(b)]);
+}
+
+template <class T>
+void WeightGatherer<T>::start(int unit) {
+  const Region region("espalier::parallel::weight_gatherer::start");
+  Buffer& buffer = buffer_of(unit);
+  buffer.unit = unit;
+  buffer.has_come = false;
+  for (const Group& group : groups_)
+    order_after(group.exec, exec_);
+  units_.vacate(exec_);
+  const auto bytes = [](const IndexRange& range) { return static_cast<std::size_t>(range.size()) * sizeof(T); };
+  for_each_bucket(unit, [&](std::size_t g, const Bucket& bucket) {
+    const Communicator& peers = groups_[g].communicator;
+    const int rank = peers.rank();
+    const int size = peers.size();
+    const IndexRange own = bucket.slice(rank);
+    MessageSet& messages = buffer.messages[g];
+    for (int step = 1; step < size; ++step) {
+      const int peer = (rank - step + size) % size;
+      const IndexRange theirs = bucket.slice(peer);
+      if (theirs.size() > 0)
+        messages.receive(units_.data() + weights_.buffer_place(theirs.begin), bytes(theirs), peer, tags::weights);
+    }
+    if (own.size() == 0)
+      return;
+    const Index place = weights_.place(own.begin);
+    const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
+    Kokkos::deep_copy(groups_[g].exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
+    held_.load(groups_[g].exec, place, own.size());
+    for (int step = 1; step < size; ++step)
+      messages.send(held_.data() + place, bytes(own), (rank + step) % size, tags::weights);
+  });
+  for (MessageSet& messages : buffer.messages)
+    static_cast<void>(messages.test());  // enqueues what a device link carries
+}
+
+template <class T>
+void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile) {
+  const Region region("espalier::parallel::weight_gatherer::finish");
+  Buffer& buffer = buffer_of(unit);
+  for (MessageSet& messages : buffer.messages)
+    messages.wait(fmt::format("the weights of layer {} of {}", unit, weights_.units().size()), meanwhile);
+  for_each_bucket(unit, [&](std::size_t g, const Bucket& bucket) {
+    const Communicator& peers = groups_[g].communicator;
+    for (int peer = 0; peer < peers.size(); ++peer)
+      if (const IndexRange theirs = bucket.slice(peer); peer != peers.rank() && theirs.size() > 0)
+        units_.store(groups_[g].exec, weights_.buffer_place(theirs.begin), theirs.size());
+  });
+  for (const Group& group : groups_)
+    order_after(exec_, group.exec);
+  buffer.has_come = true;
+}
+
+template <class T>
+std::uint64_t WeightGatherer<T>::bytes_sent() const {
+  std::uint64_t bytes = 0;
+  for (const Group& group : groups_)
+    bytes += group.communicator.traffic().bytes;
+  return bytes;
+}
+
+#define ESPALIER_INSTANTIATE(T) template class WeightGatherer<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/flat_storage.hpp"
+#include "parallel/messages.hpp"
+#include "parallel/mpi_buffer.hpp"
+#include "parallel/reduction_plan.hpp"
+
+namespace espalier {
+
+/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, in the order in which
+/// layers are used. While one is used, the next is on its way, if its buffer is another one. Without units there is
+/// nothing to do.
+template <class T>
+class WeightGatherer {
+ public:
+  /// Collective over all communicators. Kernels that use weights run on `exec`; `plan` is that of the gradients'
+  /// reduction, whose buckets say which rank holds what.
+  WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<T>& weights,
+                 const ReductionPlan& plan);
+
+  /// The units of the next passes in the order of their use, the same on all ranks of a communicator. What lies in the
+  /// buffers does not count any more: weights may have changed.
+  void begin(std::vector<int> uses);
+
+  /// Comes before the kernels of the next use, which is that of `unit`: they then see its weights. Calls `meanwhile`
+  /// between polls. @throws Error (communication) behind the deadline
+  void use(int unit, const std::function<void()>& meanwhile = {});
+
+  bool has_units() const { return !weights_.units().empty(); }
+  std::uint64_t bytes_sent() const;  ///< so far
+
+ private:
+  struct Group {
+    Communicator communicator;
+    GroupKey key;
+    ExecSpace exec;                         // of its messages; on a device a stream beside that of the layers
+    std::vector<std::vector<int>> buckets;  // by unit, of the plan
+  };
+  struct Buffer {
+    int unit = none;  // that lies in it, or is on its way
+    bool has_come = false;
+    std::vector<MessageSet> messages;  // by group
+  };
+  static constexpr int none = -1;
+
+  Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
+  void start(int unit);
+  void finish(int unit, const std::function<void()>& meanwhile);
+  template <class F>
+  void for_each_bucket(int unit, const F& f);
+
+  ExecSpace exec_;
+  FlatStorage<T> weights_;
+  ReductionPlan plan_;
+  std::vector<Group> groups_;
+  std::vector<Buffer> buffers_;
+  MpiBuffer<T> held_;   // of weights_.values()
+  MpiBuffer<T> units_;  // of weights_.buffers()
+  std::vector<int> uses_;
+  std::size_t next_use_ = 0;
+};
+
+}  // namespace espalier
