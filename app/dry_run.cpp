@@ -86,7 +86,9 @@ void print_schedule(const Layout& layout, const std::vector<PipelineSchedule>& s
                  cut ? " ... " + last : std::string());
   }
   print_answer("{:<13}proven for {}{}\n", "", counted(layout.num_devices(), "rank"),
-               layout.data > 1 ? "; gradients are reduced during the last backward" : "");
+               layout.data == 1          ? ""
+               : layout.zero_stage < 2 ? "; gradients are reduced during the last backward"
+                                       : "; gradients of layers are reduced during each backward");
 }
 
 // Rank by rank, then all in the order in which they would happen if all operations took alike.

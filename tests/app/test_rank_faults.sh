@@ -6,7 +6,7 @@
 # tests/support/message_faults.cpp.
 espalier=$1 faults=$2 mpiexec=$3
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
-layouts=("parallel.pipeline=2 parallel.zero_stage=1" "parallel.pipeline=2 parallel.tensor=2")
+layouts=("parallel.pipeline=2 parallel.zero_stage=3" "parallel.pipeline=2 parallel.tensor=2")
 # Before which message: a launch and two steps or more come first; a step of these layouts sends 16 to 40 from each rank. The
 # first two are where a rank waits for all_gather and for weights, with the rank that the loops give them.
 messages=(267 260 263 271 276 282)
