@@ -208,8 +208,8 @@ TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
     const MemoryByCategory after = MemoryLedger::instance().current();
     const MemoryByCategory predicted = predict_memory<Fp32>(config, saving.on.layout, saving.on.mesh.pp().rank());
     const auto share = [](const MemoryByCategory& memory) {
-      return static_cast<double>(memory[Category::optimizer] + memory[Category::communication] +
-                                 memory[Category::other]);
+      return static_cast<double>(memory[Category::weights] + memory[Category::gradients] + memory[Category::optimizer] +
+                                 memory[Category::communication] + memory[Category::other]);
     };
     EXPECT_EQ(predicted[Category::other] > 0, exec_is_host);  // a GPU's state is copied to the host
     const Communicator stage = world().split(saving.on.mesh.pp().rank(), world().rank(), "stage");

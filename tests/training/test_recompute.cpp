@@ -90,7 +90,7 @@ TEST(RecomputeLayouts, SameBitsAndPredictedMemoryAndBytesInEveryLayout) {
   const SharedFolder folder("recompute");
   const RunConfig base = four_layers(folder);
   std::size_t number = 0;
-  for (const Overrides& overrides : layouts_to_verify(base, world().size())) {
+  for (const Overrides& overrides : layouts_without_zero(base, world().size(), {2})) {
     expect_same_bits<Fp32>(laid_out(base, overrides));
     if (number++ % 4 == 0)
       expect_same_bits<Fp64>(laid_out(base, overrides));

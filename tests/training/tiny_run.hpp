@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "core/random.hpp"
 #include "parallel/collectives.hpp"
 #include "tests/support/world.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier::test {
@@ -99,6 +102,17 @@ struct TrainerOn {
 };
 
 /// Losses and gradient norms of the first steps.
+/// Layouts to verify without those of these ZeRO stages, where what is tested does not depend on them.
+inline std::vector<std::vector<std::string>> layouts_without_zero(const RunConfig& config, int world_size,
+                                                                  std::initializer_list<int> stages) {
+  std::vector<std::vector<std::string>> layouts = layouts_to_verify(config, world_size);
+  for (const int stage : stages)
+    std::erase_if(layouts, [&](const std::vector<std::string>& overrides) {
+      return std::ranges::count(overrides, fmt::format("parallel.zero_stage={}", stage)) > 0;
+    });
+  return layouts;
+}
+
 struct Curve {
   std::vector<double> losses;
   std::vector<double> norms;
