@@ -120,7 +120,13 @@ RunConfig bench_config(const BenchStepArguments& options, int replicas) {
                                    "data.train=[\"random\"]",
                                    "run.matmul=" + options.matmul};
   keys.insert(keys.end(), options.overrides.begin(), options.overrides.end());
-  return parse_run_config("", "espalier bench step", keys, replicas);
+  RunConfig config = parse_run_config("", "espalier bench step", keys, replicas);
+  if (config.data.separates_documents())
+    throw Error(ExitCode::usage, {.what = "a bench has random tokens, and no documents",
+                                  .got = "data.documents = \"separate\"",
+                                  .wanted = "data.documents = \"joined\"",
+                                  .todo = "leave it out; bench_documents of the build directory times both"});
+  return config;
 }
 
 struct TimedSteps {

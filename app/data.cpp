@@ -107,10 +107,7 @@ std::string parts_text(const PackSummary& summary) {
 }
 
 PackSummary pack_with_bar(const PackCommand& command) {
-  // Another name for the input "-" would be looked for among the files.
-  const bool is_standard = std::ranges::find(command.inputs, "-") != command.inputs.end();
-  const std::vector<Path> files = is_standard ? std::vector<Path>(command.inputs.begin(), command.inputs.end())
-                                              : expand_inputs(command.inputs, command.exclude);
+  const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(command.tokenizer);
   PackOptions options = command.options;
   if (!command.document_end.empty())
@@ -160,10 +157,12 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--key", command->options.key, "the inputs are JSON lines, each with a document under this key");
   pack_app->add_option("--document-end", command->document_end,
                        "special token, or its id, to put behind each document");
-  pack_app->add_flag("--skip-bad", command->options.skip_bad, "leave out lines that are not JSON with a text");
+  pack_app->add_flag("--skip-bad", command->options.skip_bad,
+                     "leave out lines that are not UTF-8, or not JSON with a text");
   pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0")
       ->check(at_least(0));
-  pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
+  pack_app->add_flag("--allow-binary", command->options.allow_binary,
+                     "take bytes as they are: zero bytes, and what is not UTF-8");
   pack_app->footer(
       "  espalier data pack --output train.bin --validation val.bin \\\n"
       "      --validation-fraction 0.05 books/*.txt");

@@ -114,6 +114,9 @@ void print_found(const InspectCommand& command, const InspectedTokens& found) {
                  lengths.longest, found.mean_length());
     print_lengths(lengths);
   }
+  if (info.row_length > 0)
+    print_answer("  rows        {} of {}: the batch.sequence_length of a run\n", info.num_tokens / info.row_length,
+                 counted(info.row_length, "token"));
   if (info.has_loss_mask)
     print_answer("  loss mask   {} of {} count as targets\n", found.num_targets, counted(info.num_tokens, "token"));
   print_answer("  checked     {}\n", found.checked);
@@ -141,6 +144,8 @@ void print_found_as_json(const InspectCommand& command, const InspectedTokens& f
     json["tokenizer"] = info.tokenizer;
   if (found.text)
     json["text"] = *found.text;
+  if (info.row_length > 0)
+    json["row_length"] = info.row_length;
   if (info.has_loss_mask)
     json["targets"] = found.num_targets;
   if (found.knows_documents) {

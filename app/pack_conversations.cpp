@@ -18,6 +18,7 @@ namespace {
 
 struct PackConversationsCommand {
   std::vector<std::string> inputs;
+  std::vector<std::string> exclude;
   std::string tokenizer;
   std::string output;
   std::string validation;
@@ -38,7 +39,7 @@ void print_file(const std::string& name, const ConversationFileSummary& file, In
 }
 
 int pack(const PackConversationsCommand& command) {
-  const std::vector<Path> files = expand_inputs(command.inputs);
+  const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const ConversationSummary summary =
       pack_conversations(files, *load_tokenizer(command.tokenizer), load_chat_template(command.tokenizer),
                          command.output, command.validation, command.options);
@@ -61,7 +62,8 @@ void add_data_pack_conversations(CLI::App& data, Chosen& chosen) {
   CLI::App* const app =
       data.add_subcommand("pack-conversations", "Turn conversations into a token file in which only answers count");
   app->add_option("inputs", command->inputs,
-                  "files and patterns ('chats/*.jsonl') with a JSON object a line: messages, or prompt and completion")
+                  "JSON lines with messages, or with prompt and completion: files, plain, gzip or zstd; patterns "
+                  "('chats/*.jsonl'); directories; - for standard input")
       ->required();
   app->add_option("--output", command->output, "token file to train on")->required();
   app->add_option("--tokenizer", command->tokenizer,
@@ -74,6 +76,8 @@ void add_data_pack_conversations(CLI::App& data, Chosen& chosen) {
   app->add_option("--validation", command->validation, "token file to validate on");
   app->add_option("--validation-fraction", command->options.validation_fraction,
                   "share of the conversations that goes there: at least 0, less than 1; default 0");
+  app->add_option("--exclude", command->exclude,
+                  "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
   app->add_option("--seed", command->options.seed, "of the choice of validation conversations; default 0")
       ->check(at_least(0));
   app->add_flag("--skip-bad", command->options.skip_bad, "leave out and count lines that hold no conversation");

@@ -91,7 +91,7 @@ std::unique_ptr<ByteSource> open_bytes(const Path& path) {
   auto input = std::make_unique<StandardInput>();
   const std::size_t size = input->read(bytes, sizeof(bytes));
   input->put_back({bytes, size});
-  return uncompressed({bytes, size}, std::move(input), "standard input");
+  return uncompressed({bytes, size}, std::move(input), input_name(path));
 }
 
 }  // namespace espalier

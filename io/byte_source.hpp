@@ -33,4 +33,7 @@ std::unique_ptr<ByteSource> open_bytes(const Path& path);
 /// Standard input, as a path.
 inline bool is_standard_input(const Path& path) { return path == "-"; }
 
+/// An input in messages.
+inline std::string input_name(const Path& path) { return is_standard_input(path) ? "standard input" : path.string(); }
+
 }  // namespace espalier

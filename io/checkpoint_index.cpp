@@ -50,7 +50,7 @@ bool map_block(const PropertyList& creation, const Dataspace& tensor, const Stor
 }
 
 // At once: what HDF5 closes on the way out would clear its reason.
-void require(bool good, const Path& path) {
+void require_written(bool good, const Path& path) {
   if (!good)
     hdf5::throw_write_error("cannot write the index of a checkpoint", path);
 }
@@ -64,10 +64,10 @@ void write_tensor(const File& file, const Path& path, std::span<const StoredBloc
   for (const StoredBlock* const block : blocks)
     good = good && map_block(creation, tensor, *block);
   H5Sselect_all(tensor);
-  require(create_parents(file, any.name), path);
+  require_written(create_parents(file, any.name), path);
   Dataset dataset(
       H5Dcreate2(file, any.name.c_str(), stored_type(any.type), tensor, H5P_DEFAULT, creation, H5P_DEFAULT));
-  require(good && dataset >= 0 && dataset.close(), path);
+  require_written(good && dataset >= 0 && dataset.close(), path);
 }
 
 // As a dataset: an attribute is limited to 64 KiB.
@@ -76,10 +76,11 @@ void write_text(const File& file, const Path& path, const char* name, const std:
   const Datatype type(H5Tcopy(H5T_C_S1));
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_obj_track_times(creation, false);
-  require(H5Tset_size(type, text.size()) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, path);
+  require_written(H5Tset_size(type, text.size()) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, path);
   Dataset dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  require(dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0 && dataset.close(),
-          path);
+  require_written(
+      dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0 && dataset.close(),
+      path);
 }
 
 }  // namespace
@@ -94,11 +95,11 @@ StoredFile write_index(const Path& partial, const CheckpointInfo& info, std::spa
     const PropertyList access(file_access());
     const PropertyList creation(file_creation());
     File file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access));
-    require(file >= 0, path);
+    require_written(file >= 0, path);
     write_text(file, path, "state", json_text(info.state, 1));
     for (const auto& [name, parts] : tensors)
       write_tensor(file, path, parts);
-    require(file.close(), path);
+    require_written(file.close(), path);
   }
   sync_file(path);
   const std::string bytes = read_file(path, ExitCode::write);

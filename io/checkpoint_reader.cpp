@@ -20,7 +20,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "a checkpoint holds numbers of little-endian machines");
 
-constexpr Index piece_bytes = Index{4} << 20;  // is still in the cache when it is hashed
+constexpr Index read_piece_bytes = Index{4} << 20;  // is still in the cache when it is hashed
 constexpr const char* use_another = "use another checkpoint; this one is damaged or was tampered with";
 
 [[noreturn]] void refuse_checkpoint(const Path& path, std::string what, std::string got, std::string wanted,
@@ -157,8 +157,8 @@ template <class Place, class See>
 void CheckpointReader::Data::read_pieces(const StoredBlock& block, const Place& place, const See& see) {
   const InputFile& input = file(block.file);
   Hasher hasher;
-  for (Index done = 0; done < block.place.bytes; done += piece_bytes) {
-    const auto bytes = static_cast<std::size_t>(std::min(piece_bytes, block.place.bytes - done));
+  for (Index done = 0; done < block.place.bytes; done += read_piece_bytes) {
+    const auto bytes = static_cast<std::size_t>(std::min(read_piece_bytes, block.place.bytes - done));
     unsigned char* const piece = place(done);
     input.read_at(static_cast<std::size_t>(block.place.offset + done), piece, bytes);
     hasher.update(piece, bytes);
@@ -179,7 +179,7 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
 // Whatever size a manifest claims, it takes no more memory than a piece.
 void CheckpointReader::Data::verify_block(const StoredBlock& block) {
   cached_block = ~std::size_t{0};
-  cache.resize(static_cast<std::size_t>(std::min(piece_bytes, block.place.bytes)));
+  cache.resize(static_cast<std::size_t>(std::min(read_piece_bytes, block.place.bytes)));
   const bool squares = block.name.starts_with("exp_avg_sq/");
   const double least = squares ? 0 : -std::numeric_limits<double>::max();
   bool finite = true;

@@ -22,8 +22,6 @@ std::string_view without(std::string_view text, std::string_view around) {
   return text.substr(begin, text.find_last_not_of(around) + 1 - begin);
 }
 
-std::string_view trimmed(std::string_view text) { return without(text, " \t"); }
-
 // A table whose only key `value` holds what all of the text means. As an entry of a list it must have the same meaning:
 // a comment behind it, or a second value, would hide the closing bracket or be an entry of its own.
 std::optional<toml::table> toml_value(std::string_view text) {
@@ -43,7 +41,7 @@ std::string as_list(std::string_view text) {
   std::vector<std::string> items;
   for (text = without(text, "[] \t"); !text.empty();) {
     const std::size_t end = std::min(text.find_first_of(",\"'"), text.size());
-    if (const std::string_view item = trimmed(text.substr(0, end)); !item.empty())
+    if (const std::string_view item = without(text.substr(0, end), " \t"); !item.empty())
       items.push_back(toml_value(item) ? std::string(item) : toml_quoted(item));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -66,11 +64,11 @@ std::string list_spelling(std::string_view name, std::string_view text) {
 ConfigOverride parse_override(const std::string& given) {
   const std::string_view all = given;
   const std::size_t equals = all.find('=');
-  const std::string_view name = trimmed(all.substr(0, equals));
+  const std::string_view name = without(all.substr(0, equals), " \t");
   const std::size_t dot = name.find('.');
   if (equals == std::string_view::npos || dot == std::string_view::npos || dot == 0 || dot + 1 == name.size())
     throw std::invalid_argument(fmt::format("{}: wanted section.key=value", given));
-  const std::string_view value = trimmed(all.substr(equals + 1));
+  const std::string_view value = without(all.substr(equals + 1), " \t");
   if (!is_utf8(given))
     throw std::invalid_argument(
         fmt::format("{}: got \"{}\", which is not UTF-8, wanted a value that a file of TOML can hold; rename what it "

@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 // The shortest that reads back to the same bits.
-std::string text_of(double value) {
+std::string number_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos)
     text += ".0";
@@ -76,7 +76,7 @@ void ConfigWriter::write(std::string_view section, std::string_view key, Index v
 }
 
 void ConfigWriter::write(std::string_view section, std::string_view key, double value, std::string_view comment) {
-  write_line(section, key, text_of(value), comment);
+  write_line(section, key, number_text(value), comment);
 }
 
 void ConfigWriter::write(std::string_view section, std::string_view key, const std::string& value,
@@ -94,7 +94,7 @@ void ConfigWriter::write(std::string_view section, std::string_view key, const s
   std::vector<std::string> items;
   items.reserve(value.size());
   for (const double item : value)
-    items.push_back(text_of(item));
+    items.push_back(number_text(item));
   write_line(section, key, fmt::format("[{}]", fmt::join(items, ", ")), comment);
 }
 

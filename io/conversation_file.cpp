@@ -8,24 +8,18 @@
 
 namespace espalier {
 
+namespace {
+
+constexpr Index bytes_aside = sizeof(TokenId) + sizeof(std::uint8_t);  // of a token
+
+}  // namespace
+
 ConversationFile::ConversationFile(const Path& path, const Tokenizer& tokenizer, Index sequence_length, TokenId padding)
     : path_(path),
-      tokenizer_(tokenizer.name()),
-      vocab_size_(tokenizer.vocab_size()),
       sequence_length_(sequence_length),
       padding_(padding),
-      unsorted_(sequence_length > 0 ? Path(path.string() + ".conversations") : Path()),
-      begins_{0} {
-  if (sequence_length > 0)
-    require_own_output(unsorted_, token_file_mark);
-  writer_.emplace(sequence_length > 0 ? unsorted_ : path, tokenizer_, vocab_size_);
-}
-
-ConversationFile::~ConversationFile() {
-  std::error_code ignored;
-  if (!unsorted_.empty() && !writer_)
-    std::filesystem::remove(unsorted_, ignored);
-}
+      writer_(path, tokenizer.name(), tokenizer.vocab_size()),
+      aside_(followed(path).parent_path()) {}
 
 void ConversationFile::add(ConversationTokens conversation) {
   auto& [tokens, counts] = conversation;
@@ -38,9 +32,12 @@ void ConversationFile::add(ConversationTokens conversation) {
     }
     ++summary_.num_cut;
   }
-  writer_->append(tokens, counts);
-  writer_->end_document();
-  begins_.push_back(writer_->num_tokens());
+  if (sequence_length_ > 0) {
+    put_aside(conversation);
+  } else {
+    writer_.append(tokens, counts);
+    writer_.end_document();
+  }
   ++summary_.num_conversations;
   summary_.num_tokens += std::ssize(tokens);
   summary_.num_counted += std::ranges::count(counts, 1);
@@ -60,22 +57,32 @@ void ConversationFile::require_conversations() const {
 }
 
 void ConversationFile::finish() {
-  writer_->finish();
-  writer_.reset();
   if (sequence_length_ > 0)
     write_rows();
+  writer_.finish();
+}
+
+void ConversationFile::put_aside(const ConversationTokens& conversation) {
+  constexpr std::size_t most_unwritten = std::size_t{1} << 20;
+  const auto& [tokens, counts] = conversation;
+  unwritten_.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId));
+  unwritten_.append(reinterpret_cast<const char*>(counts.data()), counts.size());
+  begins_.push_back(begins_.back() + std::ssize(tokens));
+  if (unwritten_.size() < most_unwritten)
+    return;
+  aside_.append(unwritten_);
+  unwritten_.clear();
 }
 
 void ConversationFile::write_rows() {
+  aside_.append(unwritten_);
   std::vector<Index> lengths;
   for (std::size_t i = 1; i < begins_.size(); ++i)
     lengths.push_back(begins_[i] - begins_[i - 1]);
   const std::vector<std::vector<Index>> rows = best_fit_rows(lengths, sequence_length_);
   summary_.num_rows = std::ssize(rows);
 
-  const TokenFile unsorted(unsorted_);
-  TokenFileWriter writer(path_, tokenizer_, vocab_size_);
-  writer.set_row_length(sequence_length_);
+  writer_.set_row_length(sequence_length_);
   ConversationTokens part;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     Index room = sequence_length_;
@@ -84,20 +91,22 @@ void ConversationFile::write_rows() {
       room -= lengths[at];
       part.tokens.resize(static_cast<std::size_t>(lengths[at]));
       part.counts.resize(part.tokens.size());
-      unsorted.read(begins_[at], part.tokens);
-      unsorted.read_loss_mask(begins_[at], part.counts);
-      writer.append(part.tokens, part.counts);
+      const Index place = bytes_aside * begins_[at];
+      const auto token_bytes = part.tokens.size() * sizeof(TokenId);
+      aside_.read_at(place, reinterpret_cast<char*>(part.tokens.data()), token_bytes);
+      aside_.read_at(place + static_cast<Index>(token_bytes), reinterpret_cast<char*>(part.counts.data()),
+                     part.counts.size());
+      writer_.append(part.tokens, part.counts);
       if (conversation != rows[row].back())
-        writer.end_document();
+        writer_.end_document();
     }
     // Behind the last row stands one token more: what the loader reads as target of the row's last one.
     const auto rest = static_cast<std::size_t>(room + (row + 1 == rows.size() ? 1 : 0));
     part.tokens.assign(rest, padding_);
     part.counts.assign(rest, 0);
-    writer.append(part.tokens, part.counts);
-    writer.end_document();
+    writer_.append(part.tokens, part.counts);
+    writer_.end_document();
   }
-  writer.finish();
 }
 
 }  // namespace espalier

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/conversations.hpp"
 #include "io/pack_conversations.hpp"
+#include "io/spool_file.hpp"
 #include "io/token_file.hpp"
 
 namespace espalier {
@@ -19,7 +19,6 @@ class ConversationFile {
   ConversationFile(const Path& path, const Tokenizer& tokenizer, Index sequence_length, TokenId padding);
   ConversationFile(const ConversationFile&) = delete;
   ConversationFile& operator=(const ConversationFile&) = delete;
-  ~ConversationFile();
 
   void add(ConversationTokens conversation);
   const ConversationFileSummary& summary() const { return summary_; }
@@ -28,16 +27,16 @@ class ConversationFile {
   void finish();
 
  private:
+  void put_aside(const ConversationTokens& conversation);
   void write_rows();
 
   Path path_;
-  std::string tokenizer_;
-  Index vocab_size_;
   Index sequence_length_;
   TokenId padding_;
-  Path unsorted_;  // where conversations are kept until all are there; empty: no rows
-  std::optional<TokenFileWriter> writer_;
-  std::vector<Index> begins_;  // of the conversations, and behind the last one
+  TokenFileWriter writer_;
+  SpoolFile aside_;               // conversations for rows, until all are there: of each its tokens, then what counts
+  std::string unwritten_;         // behind them
+  std::vector<Index> begins_{0};  // of these, and behind the last one, in tokens
   ConversationFileSummary summary_;
 };
 

@@ -9,18 +9,15 @@
 #include "core/printable_text.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
-#include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
 
 using nlohmann::json;
 
-std::string shown(const json& value) { return printable_line(json_text(value).substr(0, 60)); }
-
-const std::string& text_of(const json& value, const std::string& where) {
+const std::string& text_at(const json& value, const std::string& where) {
   if (!value.is_string())
-    throw std::runtime_error(fmt::format("{} is {}, wanted a text", where, shown(value)));
+    throw std::runtime_error(fmt::format("{} is {}, wanted a text", where, shown_json(value)));
   return value.get_ref<const std::string&>();
 }
 
@@ -33,15 +30,16 @@ const json& field_of(const json& object, const char* key, const std::string& whe
 
 void add_messages(const json& list, const char* key, std::vector<ChatMessage>& messages) {
   if (!list.is_array())
-    throw std::runtime_error(fmt::format("\"{}\" is {}, wanted a list of messages", key, shown(list)));
+    throw std::runtime_error(fmt::format("\"{}\" is {}, wanted a list of messages", key, shown_json(list)));
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("message {} of \"{}\"", i + 1, key);
     if (!list[i].is_object())
-      throw std::runtime_error(fmt::format("{} is {}, wanted an object with role and content", where, shown(list[i])));
+      throw std::runtime_error(
+          fmt::format("{} is {}, wanted an object with role and content", where, shown_json(list[i])));
     if (const auto calls = list[i].find("tool_calls"); calls != list[i].end() && !calls->is_null() && !calls->empty())
       throw std::runtime_error(where + " has \"tool_calls\", which are not supported");
-    messages.push_back({text_of(field_of(list[i], "role", where), where + ": \"role\""),
-                        text_of(field_of(list[i], "content", where), where + ": \"content\"")});
+    messages.push_back({text_at(field_of(list[i], "role", where), where + ": \"role\""),
+                        text_at(field_of(list[i], "content", where), where + ": \"content\"")});
   }
 }
 
@@ -50,7 +48,7 @@ void add_side(const json& line, const char* key, const char* role, std::vector<C
   if (side.is_array())
     add_messages(side, key, messages);
   else
-    messages.push_back({role, text_of(side, fmt::format("\"{}\"", key))});
+    messages.push_back({role, text_at(side, fmt::format("\"{}\"", key))});
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ std::vector<ChatMessage> read_conversation(std::string_view line) {
     throw std::runtime_error(fmt::format("the line is not JSON: {}", error.what()));
   }
   if (!value.is_object())
-    throw std::runtime_error(fmt::format("the line is {}, wanted an object", shown(value)));
+    throw std::runtime_error(fmt::format("the line is {}, wanted an object", shown_json(value)));
   std::vector<ChatMessage> messages;
   if (value.contains("messages")) {
     add_messages(value["messages"], "messages", messages);

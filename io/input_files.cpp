@@ -119,7 +119,7 @@ std::vector<std::string> all_alternatives(const std::vector<std::string>& patter
 bool matches(const std::string& pattern, const Path& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; }
 
 // An input as it was named, and the file that this leads to; empty behind a broken link.
-struct Candidate {
+struct InputCandidate {
   Path given;
   Path canonical;
 };
@@ -139,7 +139,7 @@ class Exclusion {
     }
   }
 
-  bool excludes(const Candidate& candidate) const {
+  bool excludes(const InputCandidate& candidate) const {
     const auto file = identity(candidate.given);
     return matches(pattern_, candidate.given.filename()) || matches(pattern_, candidate.canonical.filename()) ||
            (file && files_.contains(*file)) || names_.contains(candidate.given.lexically_normal()) ||
@@ -159,8 +159,8 @@ class Exclusion {
   std::vector<Path> directories_;
 };
 
-std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
-  std::vector<Candidate> candidates;
+std::vector<InputCandidate> candidates_of(const std::vector<std::string>& patterns) {
+  std::vector<InputCandidate> candidates;
   std::vector<std::string> missing;
   for (const std::string& pattern : all_alternatives(patterns)) {
     const std::vector<std::string> paths = is_directory(pattern) ? files_in(pattern) : expand_pattern(pattern);
@@ -177,14 +177,14 @@ std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
 }
 
 // Takes off what is excluded. Held-out text must not be trained on because of a typing error.
-void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::string>& patterns) {
+void exclude_from(std::vector<InputCandidate>& candidates, const std::vector<std::string>& patterns) {
   std::set<Identity> excluded_files;
   std::set<Path> excluded_names;
   std::vector<std::string> unused;
   for (const std::string& pattern : all_alternatives(patterns)) {
     const Exclusion exclusion(pattern);
     bool is_used = false;
-    for (const Candidate& candidate : candidates) {
+    for (const InputCandidate& candidate : candidates) {
       if (!exclusion.excludes(candidate))
         continue;
       is_used = true;
@@ -203,7 +203,7 @@ void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::str
     refuse_inputs("a pattern of --exclude matches none of the inputs", fmt::format("{}", fmt::join(unused, ", ")),
                   fmt::format("correct it or remove it, else text that you hold out would be packed; {}",
                               "a pattern is of a file name ('*.dat') or of a path ('corpus/held_out/*')"));
-  std::erase_if(candidates, [&](const Candidate& candidate) {
+  std::erase_if(candidates, [&](const InputCandidate& candidate) {
     const auto file = identity(candidate.given);
     return excluded_names.contains(candidate.given) || (file && excluded_files.contains(*file));
   });
@@ -242,10 +242,13 @@ std::string as_pattern(const std::string& name) {
 }
 
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude) {
-  std::vector<Candidate> candidates = candidates_of(patterns);
+  // Another name beside it would be looked for among the files.
+  if (std::ranges::find(patterns, "-") != patterns.end())
+    return {patterns.begin(), patterns.end()};
+  std::vector<InputCandidate> candidates = candidates_of(patterns);
   exclude_from(candidates, exclude);
   std::map<Path, Identity> named;
-  for (const Candidate& candidate : candidates) {
+  for (const InputCandidate& candidate : candidates) {
     const auto file = identity(candidate.given);
     if (!file)
       throw Error(ExitCode::data, {.what = "a file to pack cannot be reached",

@@ -15,7 +15,8 @@ namespace espalier {
 /// `exclude` are patterns, too. One without a slash ("*.dat") is of file names, as given or as they are behind links.
 /// One that leads to files, or to a directory above them, is of paths ("corpus/held_out/*"). Hard links to an excluded
 /// file are excluded along with it.
-/// A directory stands for all files in it and below, but for those whose names begin with a dot.
+/// A directory stands for all files in it and below, but for those whose names begin with a dot. Where "-", standard
+/// input, is among the patterns, all come as they are.
 /// @throws Error (data) for a path that is missing and a pattern of either kind without a match (all of them named).
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 

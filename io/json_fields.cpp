@@ -8,25 +8,22 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/printable_text.hpp"
 #include "io/json_numbers.hpp"
 #include "io/json_text.hpp"
 
 namespace espalier {
-namespace {
 
-std::string shown(const nlohmann::json& value) {
+std::string shown_json(const nlohmann::json& value) {
   constexpr std::size_t most = 40;
   std::string text = value.size() > most ? "" : json_text(value);
   if (value.is_structured() && (text.empty() || text.size() > most))
     return fmt::format("{} of {}", value.is_array() ? "a list" : "an object", value.size());
-  text.resize(std::min(text.size(), most));
-  return text;
+  return printable_line(text.substr(0, most));
 }
 
-}  // namespace
-
 void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted) {
-  throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}", key, shown(value), wanted));
+  throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}", key, shown_json(value), wanted));
 }
 
 Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range) {

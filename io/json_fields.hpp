@@ -23,6 +23,9 @@ inline constexpr IntegerRange steps_range{0, Index{1} << 38};
 inline constexpr std::size_t longest_text = 4096;  ///< of a name or a sentence
 inline constexpr std::size_t longest_list = std::size_t{1} << 20;
 
+/// A value in a message: `7`, `a list of 12`.
+std::string shown_json(const nlohmann::json& value);
+
 /// @throws std::runtime_error: `"key" is VALUE, wanted ...`
 [[noreturn]] void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted);
 

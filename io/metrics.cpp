@@ -33,7 +33,7 @@ json parsed(std::string_view line) {
 
 // Calls visit(parsed) for each line that ends.
 template <class Visit>
-void for_each_line(std::string_view text, const Visit& visit) {
+void for_each_record(std::string_view text, const Visit& visit) {
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     visit(parsed(text.substr(0, end)));
     text.remove_prefix(end + 1);
@@ -105,7 +105,7 @@ std::optional<LastLine> last_line(Tail& tail, std::int64_t last_step) {
   return std::nullopt;
 }
 
-std::string text_of(const ordered_json& line, std::size_t room) {
+std::string line_text(const ordered_json& line, std::size_t room) {
   ordered_json printable = line;
   name_non_finite(printable);
   return json_text(printable) + std::string(room, ' ') + '\n';
@@ -152,7 +152,7 @@ MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(p
 }
 
 void MetricsWriter::append(const ordered_json& line, std::size_t room) {
-  std::string text = text_of(line, room);
+  std::string text = line_text(line, room);
   if (torn_)
     text.insert(text.begin(), '\n');
   ssize_t written = 0;
@@ -177,7 +177,7 @@ void MetricsWriter::add_to_last(std::int64_t step, const std::string& key, doubl
   std::string text = line->text;
   text.resize(text.rfind('}'));
   text.resize(std::min(text.size(), text.find(",\"" + key + "\":")));  // of an evaluation before
-  text += ',' + text_of({{key, value}}, 0).substr(1);
+  text += ',' + line_text({{key, value}}, 0).substr(1);
   if (text.size() < before)
     text.insert(text.size() - 1, before - text.size(), ' ');
   const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));  // file_ writes at the end only
@@ -206,7 +206,7 @@ void visit_metrics(const Path& path, const std::function<void(const json&)>& vis
   file.read_pieces(0, file.size(), std::size_t{1} << 20, [&](std::string_view piece) {
     rest += piece;
     const std::size_t end = rest.rfind('\n') + 1;
-    for_each_line(std::string_view(rest).substr(0, end), visit);
+    for_each_record(std::string_view(rest).substr(0, end), visit);
     rest.erase(0, end);
   });
 }

@@ -2,23 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/pack.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "io/pack_outputs.hpp"
 #include "io/packer.hpp"
-#include "io/units.hpp"
 
 namespace espalier {
 namespace {
 
 void check_options(const std::vector<Path>& files, const PackOptions& options, const Path& validation_output) {
-  if (std::ranges::any_of(files, is_standard_input) && (files.size() > 1 || !validation_output.empty()))
-    throw Error(ExitCode::usage, {.what = "standard input is packed alone, and all of it for training",
-                                  .got = files.size() > 1 ? counted(static_cast<Index>(files.size()), "input")
-                                                          : "--validation, for which a text is read twice",
-                                  .wanted = "the input - alone, without --validation",
+  if (std::ranges::any_of(files, is_standard_input) && !validation_output.empty())
+    throw Error(ExitCode::usage, {.what = "all of standard input is packed for training",
+                                  .got = "--validation, for which a text is read twice",
+                                  .wanted = "the input - without --validation",
                                   .todo = "write it to a file first"});
   check_validation_fraction(options.validation_fraction, validation_output);
 }

@@ -22,11 +22,11 @@ struct PackProgress {
 struct PackOptions {
   std::string document_separator = {};  ///< stays at the end of its document; empty: every file is one document
   double validation_fraction = 0;
-  std::uint64_t seed = 0;           ///< of the choice of validation documents
-  std::string key = {};             ///< inputs are JSON lines, with a document under this key; empty: plain text
-  TokenId document_end = -1;        ///< goes behind each document; -1: nothing
-  bool skip_bad = false;            ///< leaves out lines without a text under the key, which are an error otherwise
-  bool allow_binary = false;        ///< files with zero bytes or the mark of another format are refused otherwise
+  std::uint64_t seed = 0;     ///< of the choice of validation documents
+  std::string key = {};       ///< inputs are JSON lines, with a document under this key; empty: plain text
+  TokenId document_end = -1;  ///< goes behind each document; -1: nothing
+  bool skip_bad = false;      ///< leaves out lines that are not UTF-8 or have no text under the key: else an error
+  bool allow_binary = false;  ///< takes bytes as they are; else zero bytes and marks of other formats are refused, too
   bool add_special_tokens = false;  ///< what the tokenizer puts around a text, around each document
   Index num_threads = 0;            ///< that encode; 0: one a core
   std::chrono::milliseconds journal_interval = std::chrono::seconds(10);  ///< what a kill costs at most
@@ -55,9 +55,10 @@ struct PackSummary {
 /// and the path go together. Files may be gzip or zstd; "-" alone is standard input. A document is encoded whole, up to
 /// 4 MiB; a longer one is cut behind lines. Which documents validate: ValidationSplit, for which the text is read
 /// twice. The memory needed does not depend on the sizes of files, documents and lines, nor the output on the number of
-/// threads. What a killed process has left is continued (PackJournal).
-/// @throws Error, and nothing is left: (data) for what is no text, or not enough to have some on each side,
-/// (usage) for an output that is an input or the other output, (write) for one that is no regular file.
+/// threads. What a process has left that was killed or failed is continued (PackJournal).
+/// @throws Error, and nothing is left but where there was a journal: (data) for what is no text, or not enough to have
+/// some on each side, (usage) for an output that is an input or the other output, (write) for one that is no regular
+/// file.
 PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
                       const Path& validation_output, const PackOptions& options);
 

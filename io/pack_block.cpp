@@ -2,16 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/pack_block.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "io/json_line.hpp"
+#include "io/text/utf8.hpp"
 #include "io/text_parts.hpp"
 
 namespace espalier {
 namespace {
 
-void encode(std::string_view text, const Tokenizer& tokenizer, const PackOptions& options, PackedDocuments& side) {
+// @returns whether there was anything to encode
+bool encode(std::string_view text, const Tokenizer& tokenizer, const PackOptions& options, PackedDocuments& side) {
   const std::size_t before = side.tokens.size();
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view rest = text.substr(at, most_part_bytes(tokenizer));
@@ -22,10 +26,11 @@ void encode(std::string_view text, const Tokenizer& tokenizer, const PackOptions
     at += size;
   }
   if (side.tokens.size() == before)
-    return;
+    return false;
   if (options.document_end >= 0)
     side.tokens.push_back(options.document_end);
   side.ends.push_back(side.tokens.size());
+  return true;
 }
 
 }  // namespace
@@ -56,28 +61,55 @@ std::vector<BadLine> for_each_document(const TextBlock& block, const std::string
   return bad_lines;
 }
 
+std::string without_bad_lines(std::string_view text, Index line, std::vector<BadLine>& bad_lines) {
+  std::string good;
+  for (; !text.empty(); ++line) {
+    const std::size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::size_t valid = valid_utf8_bytes(text.substr(0, size));
+    if (valid == size)
+      good += text.substr(0, size);
+    else
+      bad_lines.push_back({line, {.reason = fmt::format("not UTF-8 at byte {} of the line", valid + 1)}});
+    text.remove_prefix(size);
+  }
+  return good;
+}
+
 PackedBlock pack_block(const TextBlock& block, const Tokenizer& tokenizer, const PackOptions& options,
                        const ValidationSplit* split) {
   PackedBlock packed;
+  const bool is_bad =
+      options.key.empty() && !options.allow_binary && valid_utf8_bytes(block.bytes) < block.bytes.size();
+  std::vector<BadLine> bad_lines;
+  Index line = block.begin.line;
+  Index line_offset = 0;  // behind which it was counted
   packed.bad_lines = for_each_document(block, options.key, [&](std::string_view text, const Document& document) {
     const auto read = [&](Index offset, char* data, std::size_t size) {
       std::memcpy(data, text.data() + offset, size);
     };
     const Index tail = split == nullptr ? document.end : tail_begin(read, document, split->tail(document));
-    const auto part = [&](Index begin, Index end) {
-      return text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const auto encode_part = [&](Index begin, Index end, PackedDocuments& side) {
+      const std::string_view part = text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      if (!is_bad)
+        return encode(part, tokenizer, options, side);
+      line += std::count(text.begin() + line_offset, text.begin() + begin, '\n');
+      line_offset = begin;
+      return encode(without_bad_lines(part, line, bad_lines), tokenizer, options, side);
     };
-    encode(part(document.begin, tail), tokenizer, options, packed.train);
-    encode(part(tail, document.end), tokenizer, options, packed.validation);
-    packed.documents.push_back(document);
+    const bool trains = encode_part(document.begin, tail, packed.train);
+    const bool validates = encode_part(tail, document.end, packed.validation);
     packed.text_bytes += document.size();
+    if (is_bad && !trains && !validates)
+      return;
+    packed.documents.push_back(document);
     if (!document.has_text())
       return;
-    packed.train.has_text |= tail > document.text_begin;
-    packed.validation.has_text |= tail < document.text_end;
+    packed.train.has_text |= trains && tail > document.text_begin;
+    packed.validation.has_text |= validates && tail < document.text_end;
     packed.num_validation_documents += tail == document.begin ? 1 : 0;
     packed.num_cut_documents += tail > document.begin && tail < document.end ? 1 : 0;
   });
+  packed.bad_lines.insert(packed.bad_lines.end(), bad_lines.begin(), bad_lines.end());
   return packed;
 }
 

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// A line of JSON lines that gives no text.
+/// A line of JSON lines that gives no text, or one of plain text that is not UTF-8.
 struct BadLine {
   Index line = 0;
   JsonFault fault;
@@ -18,6 +18,10 @@ struct BadLine {
 /// @returns the lines that give none
 std::vector<BadLine> for_each_document(const TextBlock& block, const std::string& key,
                                        const std::function<void(std::string_view text, const Document&)>& visit);
+
+/// Plain text without its lines that are not UTF-8, which are added to `bad_lines`.
+/// @param line the number of the first one
+std::string without_bad_lines(std::string_view text, Index line, std::vector<BadLine>& bad_lines);
 
 /// Documents that go to one file.
 struct PackedDocuments {

@@ -4,117 +4,86 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <exception>
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/random.hpp"
+#include "io/byte_source.hpp"
 #include "io/conversation_file.hpp"
 #include "io/conversations.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
+#include "io/ordered_work.hpp"
 #include "io/pack_outputs.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr std::size_t bytes_per_thread = std::size_t{1} << 20;
 constexpr std::size_t most_bad_lines = 5;  // that are shown
 
 struct Line {
-  const Path* file;
-  Index number;
-  std::string text;
+  Index number = 1;
+  std::string text = {};
   bool is_too_long = false;
   ConversationTokens tokens = {};
   std::string problem = {};
-  std::exception_ptr failure = {};
 };
 
-std::string place_of(const Line& line) { return fmt::format("{}:{}", line.file->string(), line.number); }
-
-// Encodes lines on all threads, and takes them in their order.
-class LineEncoder {
- public:
-  LineEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer, Index num_threads)
-      : chat_(chat),
-        tokenizer_(tokenizer),
-        num_threads_(num_threads > 0 ? static_cast<std::size_t>(num_threads)
-                                     : std::max(1U, std::thread::hardware_concurrency())) {}
-
-  void add(Line line, const auto& take) {
-    num_bytes_ += line.text.size();
-    lines_.push_back(std::move(line));
-    if (num_bytes_ >= num_threads_ * bytes_per_thread)
-      flush(take);
-  }
-
-  void flush(const auto& take) {
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < lines_.size(); i = next++)
-        encode(lines_[i]);
-    };
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(num_threads_, lines_.size()); ++i)
-      threads.emplace_back(work);
-    work();
-    threads.clear();  // waits for them
-    for (Line& line : lines_) {
-      if (line.failure)
-        std::rethrow_exception(line.failure);
-      take(line);
-    }
-    lines_.clear();
-    num_bytes_ = 0;
-  }
-
- private:
-  void encode(Line& line) const {
-    try {
-      if (line.is_too_long)
-        throw std::runtime_error(fmt::format("the line has more than {} bytes", LargestFile::conversation));
-      line.tokens = encode_conversation(read_conversation(line.text), chat_, tokenizer_);
-    } catch (const Error& error) {  // of the tokenizer
-      line.problem = error.report().what;
-    } catch (const std::runtime_error& error) {
-      line.problem = error.what();
-    } catch (...) {
-      line.failure = std::current_exception();
-    }
-  }
-
-  const ChatTemplate& chat_;
-  const Tokenizer& tokenizer_;
-  std::size_t num_threads_;
-  std::vector<Line> lines_;
-  std::size_t num_bytes_ = 0;  // of their texts
+// Lines that are encoded at once.
+struct LineBlock {
+  std::vector<Line> lines;
+  std::size_t num_bytes = 0;
 };
 
-// Calls `visit` with all lines that are not empty. Of a line that is too long only the begin is kept.
-void for_each_line(const Path& path, const auto& visit) {
-  const InputFile file(path, ExitCode::data);
-  Line line{&path, 1, ""};
-  const auto end_line = [&] {
-    if (line.is_too_long || line.text.find_first_not_of(" \t\r") != std::string::npos)
-      visit(line);
-    line = {&path, line.number + 1, ""};
+// Calls `visit` with the lines of a text that are not empty, block by block. Of a line that is too long only the begin
+// is kept.
+void read_line_blocks(ByteSource& source, const std::function<void(LineBlock)>& visit) {
+  constexpr std::size_t most_bytes = std::size_t{1} << 20;
+  LineBlock block;
+  Line line;
+  const auto add = [&](std::string_view part) {
+    line.is_too_long = line.is_too_long || line.text.size() + part.size() > LargestFile::conversation;
+    if (!line.is_too_long)
+      line.text += part;
   };
-  file.read_pieces(0, file.size(), std::size_t{1} << 20, [&](std::string_view piece) {
-    while (!piece.empty()) {
-      const std::size_t end = piece.find('\n');
-      const std::string_view part = piece.substr(0, end);
-      line.is_too_long = line.is_too_long || line.text.size() + part.size() > LargestFile::conversation;
-      if (!line.is_too_long)
-        line.text += part;
-      if (end == std::string_view::npos)
-        return;
+  const auto end_line = [&] {
+    const Index next = line.number + 1;
+    block.num_bytes += line.text.size();
+    if (line.is_too_long || line.text.find_first_not_of(" \t\r") != std::string::npos)
+      block.lines.push_back(std::move(line));
+    line = {.number = next};
+    if (block.num_bytes >= most_bytes)
+      visit(std::exchange(block, {}));
+  };
+  std::string piece(most_bytes, '\0');
+  for (std::size_t size = piece.size(); size == piece.size();) {
+    size = source.read(piece.data(), piece.size());
+    std::string_view rest(piece.data(), size);
+    for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      add(rest.substr(0, end));
       end_line();
-      piece.remove_prefix(end + 1);
+      rest.remove_prefix(end + 1);
     }
-  });
+    add(rest);
+  }
   end_line();
+  visit(std::move(block));
+}
+
+void encode_line(Line& line, const ChatTemplate& chat, const Tokenizer& tokenizer) {
+  try {
+    if (line.is_too_long)
+      throw std::runtime_error(fmt::format("the line has more than {} bytes", LargestFile::conversation));
+    line.tokens = encode_conversation(read_conversation(line.text), chat, tokenizer);
+  } catch (const Error& error) {  // of the tokenizer
+    line.problem = error.report().what;
+  } catch (const std::runtime_error& error) {
+    line.problem = error.what();
+  }
 }
 
 }  // namespace
@@ -135,28 +104,42 @@ ConversationSummary pack_conversations(const std::vector<Path>& files, const Tok
 
   ConversationSummary summary;
   const RandomStream random(options.seed, "validation conversations");
-  const auto take = [&](Line& line) {
+  const auto take = [&](Line& line, const Path& path) {
     if (!line.problem.empty()) {
+      const std::string where = fmt::format("{}:{}", input_name(path), line.number);
       if (!options.skip_bad)
         throw Error(ExitCode::data, {.what = "a line holds no conversation",
-                                     .where = place_of(line),
+                                     .where = where,
                                      .got = line.problem,
                                      .wanted = R"({"messages": [{"role": "user", "content": "..."}, ...]}, or )"
                                                R"({"prompt": "...", "completion": "..."})",
                                      .todo = "correct the line, or leave such lines out: --skip-bad"});
       ++summary.num_bad;
       if (summary.bad_lines.size() < most_bad_lines)
-        summary.bad_lines.push_back(fmt::format("{}: {}", place_of(line), line.problem));
+        summary.bad_lines.push_back(fmt::format("{}: {}", where, line.problem));
       return;
     }
     const bool validates =
         validation && random.uniform(xxh3_64(line.text.data(), line.text.size())) < options.validation_fraction;
     (validates ? *validation : train).add(std::move(line.tokens));
   };
-  LineEncoder encoder(chat, tokenizer, options.num_threads);
-  for (const Path& path : files)
-    for_each_line(path, [&](Line& line) { encoder.add(std::move(line), take); });
-  encoder.flush(take);
+  OrderedWork work(options.num_threads > 0 ? options.num_threads : std::max(1U, std::thread::hardware_concurrency()));
+  for (const Path& path : files) {
+    const std::unique_ptr<ByteSource> source = open_bytes(path);
+    read_line_blocks(*source, [&](LineBlock given) {
+      const auto block = std::make_shared<LineBlock>(std::move(given));
+      work.add(
+          [&, block] {
+            for (Line& line : block->lines)
+              encode_line(line, chat, tokenizer);
+          },
+          [&, block] {
+            for (Line& line : block->lines)
+              take(line, path);
+          });
+    });
+  }
+  work.drain();
 
   train.require_conversations();
   if (validation)

@@ -37,11 +37,13 @@ struct ConversationSummary {
 };
 
 /// Packs conversations, a line of JSON each (io/conversations.hpp), into token files with documents and a loss mask.
+/// Files may be gzip or zstd; "-" alone is standard input.
 /// With a sequence length T, rows of T tokens hold whole conversations (io/best_fit.hpp), and a longer one is cut: the
 /// samples of a loader with that length are these rows. Room that is left belongs to the last conversation of a row
 /// and does not count. Which conversations validate: those whose random number, of the seed and their text, is below
-/// the fraction. Keeps 8 bytes a conversation, and some MiB a thread; rows are made of a file PATH.conversations, which
-/// is removed.
+/// the fraction. Keeps a bit a token, 8 bytes a conversation that goes to a row, and some MiB a thread; such
+/// conversations lie in a temporary file without a name until all are there. What a killed process has left is
+/// replaced.
 /// @throws Error before anything is written under the name of an output: (data) for a line that holds no conversation,
 /// or a file without one, (usage) for outputs that are inputs
 ConversationSummary pack_conversations(const std::vector<Path>& files, const Tokenizer& tokenizer,

@@ -25,34 +25,47 @@ struct PackState {
   ValidationSplit::Settled split;
 };
 
-/// A file beside the output that says how far it is written, so that a killed `data pack` goes on from there. It is
-/// removed with the object: at the end, and where packing fails.
+/// A file beside the output that says how far it is written, so that a `data pack` that was killed or failed goes on
+/// from there. Inputs behind that place may be others then. Where the file itself has changed in which it lies, it goes
+/// on with the begin of this file; with validation, where every document decides, nothing may have changed.
+/// The file is removed with the object, unless keep() was called.
 class PackJournal {
  public:
-  /// @param identity decides about the tokens: inputs, tokenizer, options. Where a journal of another one stands,
-  /// an Error (usage).
-  PackJournal(const Path& output, nlohmann::json identity, std::chrono::milliseconds interval);
+  /// @param identity decides about the tokens: tokenizer, options; of `files` path, size and time of change do. Where a
+  /// journal of others stands, an Error (usage).
+  PackJournal(const Path& output, nlohmann::json identity, const std::vector<Path>& files,
+              std::chrono::milliseconds interval);
   ~PackJournal();
   PackJournal(const PackJournal&) = delete;
   PackJournal& operator=(const PackJournal&) = delete;
 
   /// What a killed process has left.
   const std::optional<PackState>& left() const { return left_; }
+  /// What had been packed where the file began in which left() is.
+  const PackState& file_state() const { return file_state_; }
 
   /// Is it time to write it again?
   bool is_due() const;
-  void write(const PackState& state);
+  void write(const PackState& state, const PackState& file_state);
+  bool is_written() const { return is_written_; }
+  void keep() { is_kept_ = true; }
 
  private:
+  void take_left();
+  std::uint64_t inputs_hash(std::size_t begin, std::size_t end) const;
+
   Path path_;
   nlohmann::json identity_;
   std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::vector<std::uint64_t> inputs_;  // a hash of what is known of each
   std::optional<PackState> left_;
+  PackState file_state_;
+  bool is_written_ = false;
+  bool is_kept_ = false;
 };
 
-/// What decides about the tokens of files; of each its path, size and time of change.
-nlohmann::json pack_identity(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& validation_output,
-                             const PackOptions& options);
+/// What decides about the tokens of files.
+nlohmann::json pack_identity(const Tokenizer& tokenizer, const Path& validation_output, const PackOptions& options);
 
 }  // namespace espalier

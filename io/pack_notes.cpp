@@ -21,7 +21,7 @@ constexpr const char* usual_separator = "<|endoftext|>";
 constexpr Index few_tokens = 1025;  // a sequence of a usual length and its last target
 
 // With its control characters as they are written in programs.
-std::string shown(const std::string& text) {
+std::string escaped(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -55,16 +55,16 @@ Index occurrences(const std::vector<Path>& files, const std::string& separator) 
 
 std::string absent_separator(const std::string& separator, const std::vector<Path>& files) {
   std::string text =
-      fmt::format("the document separator {} does not occur: every file is one document", shown(separator));
+      fmt::format("the document separator {} does not occur: every file is one document", escaped(separator));
   std::string meant = unescaped(separator);
   for (const std::string& candidate : {meant, with_crlf(meant)})
     if (candidate != separator)
       if (const Index count = occurrences(files, candidate); count > 0) {
         std::string quoted;
-        for (const char c : shown(candidate).substr(1, shown(candidate).size() - 2))
+        for (const char c : escaped(candidate).substr(1, escaped(candidate).size() - 2))
           quoted += c == '\'' ? std::string("\\'") : std::string(1, c);
-        return fmt::format("{}; {} occurs {}: in bash it is written --document-separator $'{}'", text, shown(candidate),
-                           counted(count, "time"), quoted);
+        return fmt::format("{}; {} occurs {}: in bash it is written --document-separator $'{}'", text,
+                           escaped(candidate), counted(count, "time"), quoted);
       }
   return text;
 }
@@ -91,7 +91,7 @@ void PackNotes::see(const Path& path, std::string_view begin, Index num_separato
     empty_.add(path);
   if (begin.empty() || !options_.key.empty())
     return;
-  if (!is_utf8(begin.substr(0, begin.find_last_of('\n') + 1)))
+  if (options_.allow_binary && !is_utf8(begin.substr(0, begin.find_last_of('\n') + 1)))
     not_utf8_.add(path);
   if (options_.document_separator.empty() && begin.find(usual_separator) != std::string::npos)
     separated_.add(path);

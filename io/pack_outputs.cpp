@@ -6,9 +6,11 @@
 
 #include <algorithm>
 
+#include "io/byte_source.hpp"
 #include "io/own_output.hpp"
 #include "io/partial_file.hpp"
 #include "io/token_file.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 
@@ -20,6 +22,11 @@ void check_pack_outputs(const std::vector<Path>& files, const Path& output, cons
                                   .wanted = "names of their own for --output and --validation",
                                   .todo = "espalier data pack --output train.bin --validation val.bin ..."});
   };
+  if (files.size() > 1 && std::ranges::any_of(files, is_standard_input))
+    throw Error(ExitCode::usage, {.what = "standard input is packed alone",
+                                  .got = counted(std::ssize(files), "input"),
+                                  .wanted = "the input - alone",
+                                  .todo = "write it to a file first"});
   std::vector<Path> written;
   for (const Path& path : {output, validation_output}) {
     if (path.empty() && !written.empty())

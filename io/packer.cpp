@@ -12,6 +12,7 @@
 #include "core/printable_text.hpp"
 #include "io/file_kind.hpp"
 #include "io/input_files.hpp"
+#include "io/text/utf8.hpp"
 #include "io/text_parts.hpp"
 #include "io/units.hpp"
 
@@ -31,8 +32,6 @@ void check_text(const Path& path, std::string_view bytes) {
                .todo = fmt::format("{}leave it out: --exclude '{}'; or take it: --allow-binary",
                                    kind ? kind->todo + "; or " : "", as_pattern(path.filename().string()))});
 }
-
-std::string name_of(const Path& path) { return is_standard_input(path) ? "standard input" : path.string(); }
 
 Index threads_for(const Tokenizer& tokenizer, const PackOptions& options) {
   if (tokenizer.is_local() && options.key.empty())  // no work: reading and writing take longer
@@ -58,16 +57,42 @@ Packer::Packer(const std::vector<Path>& files, const Tokenizer& tokenizer, const
 }
 
 PackSummary Packer::run() {
+  try {
+    return pack();
+  } catch (const Error& error) {
+    if (!keep_for_later())
+      throw;
+    ErrorReport report = error.report();
+    report.todo += (report.todo.empty() ? "" : "; then ") + std::string("the same command goes on where it was");
+    throw Error(error.code(), report);
+  } catch (...) {
+    keep_for_later();
+    throw;
+  }
+}
+
+bool Packer::keep_for_later() {
+  if (!is_resumable_ || !journal_ || !journal_->is_written())
+    return false;
+  journal_->keep();
+  train_->keep();
+  if (validation_)
+    validation_->keep();
+  return true;
+}
+
+PackSummary Packer::pack() {
   for (const Path& path : {output_, validation_output_})
     if (path.has_parent_path())
       make_directories(path.parent_path());
   if (!std::ranges::any_of(files_, is_standard_input))
-    journal_.emplace(output_, pack_identity(files_, tokenizer_, validation_output_, options_),
+    journal_.emplace(output_, pack_identity(tokenizer_, validation_output_, options_), files_,
                      options_.journal_interval);
   work_.emplace(threads_for(tokenizer_, options_));
   const bool resumes = journal_ && journal_->left();
   if (resumes) {
     state_ = *journal_->left();
+    file_state_ = journal_->file_state();
     state_.summary.resumed_bytes = state_.summary.text_bytes;
     split_.settle(state_.split);
   } else if (splits_) {
@@ -75,6 +100,7 @@ PackSummary Packer::run() {
     state_.split = split_.settled();
   }
   open_outputs();
+  is_resumable_ = true;
   const std::size_t first = state_.file;
   const TextPosition begin = state_.position;
   files_before_ = 0;
@@ -91,6 +117,7 @@ PackSummary Packer::run() {
       files_before_ += static_cast<Index>(InputFile(files_[file], ExitCode::data).size());
   }
   work_->drain();
+  is_resumable_ = false;
   require_text();
   PackSummary summary = state_.summary;
   summary.num_files = static_cast<Index>(files_.size());
@@ -159,14 +186,25 @@ void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_surv
   const std::string first_bytes(reader->first_bytes());
   if (!options_.allow_binary && options_.key.empty() && begin.offset == 0)
     check_text(path, first_bytes);
+  line_ = begin.line;
   TextBlock block;
   while (reader->next(block))
     visit(block, files_before_ + source->file_bytes());
   if (!is_survey && begin.offset == 0)
-    notes_.see(name_of(path), first_bytes, reader->num_separators());
+    notes_.see(input_name(path), first_bytes, reader->num_separators());
+}
+
+// Of plain text the reader has not counted the lines.
+Index Packer::count_lines(std::string_view text) {
+  line_ += std::count(text.begin(), text.end(), '\n');
+  return line_;
 }
 
 void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
+  if (options_.key.empty()) {
+    block.begin.line = line_;
+    block.end.line = count_lines(block.bytes);
+  }
   const auto taken = std::make_shared<TextBlock>(std::move(block));
   const auto packed = std::make_shared<PackedBlock>();
   work_->add(
@@ -175,6 +213,7 @@ void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
         taken->bytes = {};
       },
       [this, taken, packed, file, file_bytes] {
+        begin_file(file);
         finish_block(*packed, file);
         finished_to(file, taken->end, file_bytes);
       });
@@ -207,6 +246,7 @@ void Packer::append(const PackedDocuments& documents, TokenFileWriter& writer) {
 
 // Part by part: the first of it may train, and the rest validate. The first `done` bytes are written already.
 void Packer::add_long_document(std::size_t file, const TextBlock& block, Index done, Index file_bytes) {
+  const bool is_plain = options_.key.empty();
   const Document document = block.long_document->document;
   const ReadAt& read = block.long_document->read;
   const Index tail = splits_ ? tail_begin(read, document, split_.tail(document)) : document.end;
@@ -221,13 +261,24 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
     const Index size = static_cast<Index>(text->size());
     const EncodeOptions options{options_.add_special_tokens, at == begin, at + size == end};
     at += size;
+    TextPosition position = block.begin;
+    TextPosition after = block.end;
+    const Index line = line_;
+    if (is_plain)
+      position.line = after.line = count_lines(*text);
+    position.in_long = at - document.begin;
     const auto tokens = std::make_shared<std::vector<TokenId>>();
+    const auto bad_lines = std::make_shared<std::vector<BadLine>>();
     work_->add(
-        [this, text, tokens, options] {
+        [this, text, tokens, bad_lines, options, line, is_plain] {
+          if (is_plain && !options_.allow_binary && valid_utf8_bytes(*text) < text->size())
+            *text = without_bad_lines(*text, line, *bad_lines);
           tokenizer_.encode(*text, *tokens, options);
           *text = {};
         },
-        [=, this, position = block.begin, after = block.end]() mutable {
+        [=, this] {
+          begin_file(file);
+          see_bad_lines(*bad_lines, file, false);
           TokenFileWriter& to = writer(is_validation);
           to.append(*tokens);
           if (options.is_end && to.has_open_document()) {
@@ -235,24 +286,31 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
               to.append(std::array{options_.document_end});
             to.end_document();
           }
-          (is_validation ? state_.has_validation_text : state_.has_train_text) |= document.has_text();
+          (is_validation ? state_.has_validation_text : state_.has_train_text) |=
+              document.has_text() && !tokens->empty();
           state_.summary.text_bytes += size;
-          position.in_long = at - document.begin;
           if (at == document.end) {
             notes_.see(document);
             state_.summary.num_documents += document.has_text() ? 1 : 0;
             state_.summary.num_validation_documents += tail == document.begin ? 1 : 0;
             state_.summary.num_cut_documents += tail > document.begin && tail < document.end ? 1 : 0;
-            position = after;
           }
-          finished_to(file, position, file_bytes);
+          finished_to(file, at == document.end ? after : position, file_bytes);
         });
   }
 }
 
 void Packer::see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey) {
   for (const auto& [line, fault] : lines) {
-    const std::string where = fmt::format("{}:{}", name_of(files_[file]), line);
+    const std::string where = fmt::format("{}:{}", input_name(files_[file]), line);
+    if (!options_.skip_bad && options_.key.empty())
+      throw Error(ExitCode::data,
+                  {.what = "a line is not UTF-8",
+                   .where = where,
+                   .got = fault.reason,
+                   .wanted = "text in UTF-8",
+                   .todo = "convert the file (Latin-1: iconv -f ISO-8859-1 -t UTF-8 IN >OUT); or leave "
+                           "such lines out: --skip-bad; or take the bytes as they are: --allow-binary"});
     if (!options_.skip_bad)
       throw Error(ExitCode::data,
                   {.what = fault.lacks_key ? "a line lacks the key of the text" : "a line is not JSON with a text",
@@ -273,6 +331,16 @@ void Packer::see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, 
   }
 }
 
+// Where a file that is mended later begins.
+void Packer::begin_file(std::size_t file) {
+  if (!journal_ || splits_ || file_state_.file == file)
+    return;
+  file_state_ = state_;
+  file_state_.file = file;
+  file_state_.position = {};
+  file_state_.train = train_->progress();
+}
+
 void Packer::finished_to(std::size_t file, const TextPosition& position, Index file_bytes) {
   state_.file = file;
   state_.position = position;
@@ -282,7 +350,7 @@ void Packer::finished_to(std::size_t file, const TextPosition& position, Index f
   state_.train = train_->sync();
   if (validation_)
     state_.validation = validation_->sync();
-  journal_->write(state_);
+  journal_->write(state_, file_state_);
 }
 
 void Packer::tell(Index file_bytes, bool is_survey) {

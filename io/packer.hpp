@@ -24,14 +24,18 @@ class Packer {
  private:
   using VisitBlock = std::function<void(TextBlock& block, Index file_bytes)>;
 
+  PackSummary pack();
+  bool keep_for_later();
   void survey();
   void open_outputs();
   void read_file(std::size_t file, const TextPosition& begin, bool is_survey, const VisitBlock& visit);
+  Index count_lines(std::string_view text);
   void add_block(std::size_t file, TextBlock& block, Index file_bytes);
   void add_long_document(std::size_t file, const TextBlock& block, Index done, Index file_bytes);
   void append(const PackedDocuments& documents, TokenFileWriter& writer);
   void finish_block(const PackedBlock& packed, std::size_t file);
   void see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey);
+  void begin_file(std::size_t file);
   void finished_to(std::size_t file, const TextPosition& position, Index file_bytes);
   void tell(Index file_bytes, bool is_survey);
   void require_text();
@@ -47,7 +51,10 @@ class Packer {
   ValidationSplit split_;
   bool splits_;
   PackNotes notes_;
-  PackState state_;  // of what is written
+  PackState state_;            // of what is written
+  PackState file_state_;       // of what was, where the file begins that is packed now; without validation
+  Index line_ = 1;             // of plain text, that is read next
+  bool is_resumable_ = false;  // with what is written
   std::optional<PackJournal> journal_;
   std::optional<TokenFileWriter> train_;
   std::optional<TokenFileWriter> validation_;

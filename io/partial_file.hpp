@@ -29,6 +29,8 @@ class PartialFile {
   void write_at(std::uint64_t offset, const void* data, std::size_t size) { file_.write_at(offset, data, size); }
   void sync() { file_.sync(); }
   void finish();
+  /// What is written stays under the partial path, for a later writer.
+  void keep() { finished_ = true; }
   const Path& path() const { return path_; }
 
  private:

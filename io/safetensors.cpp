@@ -41,8 +41,8 @@ const char* dtype_of(ScalarType type) {
   return std::ranges::find_if(dtypes, [&](const Dtype& dtype) { return dtype.type == type; })->name;
 }
 
-[[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& got, const std::string& wanted,
-                         const std::string& todo = "copy the file again, whole") {
+[[noreturn]] void refuse_weights(const Path& path, const std::string& what, const std::string& got,
+                                 const std::string& wanted, const std::string& todo = "copy the file again, whole") {
   throw Error(ExitCode::data, {.what = what, .where = path.string(), .got = got, .wanted = wanted, .todo = todo});
 }
 
@@ -111,11 +111,11 @@ SafetensorsReader::SafetensorsReader(const Path& directory) : directory_(directo
   else if (is_there(directory / safetensors_index_name))
     read_indexed();
   else
-    refuse(directory, "the directory has no weights in the safetensors format",
-           has_pickles ? "pytorch_model.bin" : "neither of the files",
-           fmt::format("{} or {}", safetensors_name, safetensors_index_name),
-           has_pickles ? "save it again with transformers: model.save_pretrained(DIRECTORY)"
-                       : "name the directory of a Hugging Face model, with config.json in it");
+    refuse_weights(directory, "the directory has no weights in the safetensors format",
+                   has_pickles ? "pytorch_model.bin" : "neither of the files",
+                   fmt::format("{} or {}", safetensors_name, safetensors_index_name),
+                   has_pickles ? "save it again with transformers: model.save_pretrained(DIRECTORY)"
+                               : "name the directory of a Hugging Face model, with config.json in it");
 }
 
 void SafetensorsReader::read_indexed() {
@@ -128,25 +128,26 @@ void SafetensorsReader::read_indexed() {
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
-    refuse(index, "the index of a model's weights cannot be read", error.what(), "{\"weight_map\": {tensor: file}}");
+    refuse_weights(index, "the index of a model's weights cannot be read", error.what(),
+                   "{\"weight_map\": {tensor: file}}");
   }
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) {
     if (!is_file_name(file))
-      refuse(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
-             "files of the same directory", "load no models of people that you do not trust");
+      refuse_weights(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
+                     "files of the same directory", "load no models of people that you do not trust");
     if (!names.contains(file) && !is_there(directory_ / file))
-      refuse(directory_ / file, "a file of weights is missing", "no such file",
-             fmt::format("the file in which {} says that {} lies", safetensors_index_name, tensor),
-             "copy or download it again, into the same directory");
+      refuse_weights(directory_ / file, "a file of weights is missing", "no such file",
+                     fmt::format("the file in which {} says that {} lies", safetensors_index_name, tensor),
+                     "copy or download it again, into the same directory");
     names.insert(file);
   }
   for (const std::string& name : names)
     read_header(name);
   for (const auto& [tensor, file] : files)
     if (!contains(tensor) || tensors_.at(tensor).file != file)
-      refuse(directory_ / file, "a file of weights lacks a tensor",
-             contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
+      refuse_weights(directory_ / file, "a file of weights lacks a tensor",
+                     contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
 }
 
 void SafetensorsReader::read_header(const std::string& file) {
@@ -156,10 +157,10 @@ void SafetensorsReader::read_header(const std::string& file) {
   if (input.size() >= length_bytes)
     input.read_at(0, &length, length_bytes);
   if (input.size() < length_bytes || length > std::min(longest_header, input.size() - length_bytes))
-    refuse(path, "a file of weights is not in the safetensors format, or was cut",
-           input.size() < length_bytes ? fmt::format("{} bytes", input.size())
-                                       : fmt::format("{} bytes, and a header of {}", input.size(), length),
-           "a whole file");
+    refuse_weights(path, "a file of weights is not in the safetensors format, or was cut",
+                   input.size() < length_bytes ? fmt::format("{} bytes", input.size())
+                                               : fmt::format("{} bytes, and a header of {}", input.size(), length),
+                   "a whole file");
   std::string header(length, '\0');
   input.read_at(length_bytes, header.data(), length);
   const std::size_t begin = length_bytes + length;
@@ -173,38 +174,38 @@ void SafetensorsReader::read_header(const std::string& file) {
       if (name != "__metadata__")
         entries.push_back(named_entry(name, item));
   } catch (const std::runtime_error& error) {
-    refuse(path, "the header of a safetensors file cannot be used", error.what(),
-           "the header that transformers writes");
+    refuse_weights(path, "the header of a safetensors file cannot be used", error.what(),
+                   "the header that transformers writes");
   }
   std::ranges::sort(entries, {},
                     [](const HeaderEntry& entry) { return std::pair(entry.bytes.begin, entry.bytes.end); });
   Index end = 0;
   for (const HeaderEntry& entry : entries) {
     if (entry.bytes.begin != end)
-      refuse(path, "tensors of a safetensors file overlap or leave a gap",
-             fmt::format("{} begins at byte {} of the data", entry.name, entry.bytes.begin),
-             fmt::format("byte {}", end));
+      refuse_weights(path, "tensors of a safetensors file overlap or leave a gap",
+                     fmt::format("{} begins at byte {} of the data", entry.name, entry.bytes.begin),
+                     fmt::format("byte {}", end));
     end = entry.bytes.end;
   }
   if (end != data_bytes)
-    refuse(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),
-           fmt::format("{} by its header", end));
+    refuse_weights(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),
+                   fmt::format("{} by its header", end));
   for (HeaderEntry& entry : entries) {
     entry.tensor.file = file;
     entry.tensor.offset = static_cast<Index>(begin) + entry.bytes.begin;
     const auto [found, is_new] = tensors_.emplace(entry.name, std::move(entry.tensor));
     if (!is_new)
-      refuse(path, "two files of weights have the same tensor",
-             fmt::format("{}, as {}", entry.name, found->second.file), "each tensor once",
-             "leave the files of one save in the directory, and no others");
+      refuse_weights(path, "two files of weights have the same tensor",
+                     fmt::format("{}, as {}", entry.name, found->second.file), "each tensor once",
+                     "leave the files of one save in the directory, and no others");
   }
 }
 
 const SafetensorsTensor& SafetensorsReader::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
-    refuse(directory_, "the weights lack a tensor", fmt::format("{} other tensors", tensors_.size()), name,
-           "is config.json that of these weights?");
+    refuse_weights(directory_, "the weights lack a tensor", fmt::format("{} other tensors", tensors_.size()), name,
+                   "is config.json that of these weights?");
   return found->second;
 }
 
@@ -217,7 +218,7 @@ void SafetensorsReader::read(const std::string& name, const std::vector<Index>& 
   for (std::size_t d = 0; inside && d < rank; ++d)
     inside = start[d] >= 0 && count[d] >= 1 && start[d] + count[d] <= stored.shape[d];
   if (!inside || !stored.type)
-    refuse(
+    refuse_weights(
         path, "a tensor of the weights is not the one that config.json describes",
         fmt::format("{} ({}), {}", name, fmt::join(stored.shape, ", "), stored.dtype),
         fmt::format("a part ({}) from ({}) of floating-point numbers", fmt::join(count, ", "), fmt::join(start, ", ")),

@@ -28,7 +28,9 @@ std::size_t most_part_bytes(const Tokenizer& tokenizer) {
 }
 
 std::size_t part_bytes(const Tokenizer& tokenizer, std::string_view text, bool goes_on) {
-  return goes_on && !tokenizer.is_local() ? cut_of(text) : text.size();
+  if (!goes_on)
+    return text.size();
+  return tokenizer.is_local() ? text.size() - unfinished_bytes(text) : cut_of(text);
 }
 
 }  // namespace espalier

@@ -10,20 +10,20 @@ namespace espalier {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20;
-constexpr std::size_t piece_bytes = std::size_t{1} << 18;
+constexpr std::size_t text_piece_bytes = std::size_t{1} << 18;
 
 // The bytes of a source that have been read and not been handed over.
 class Buffer {
  public:
-  explicit Buffer(ByteSource& source) : source_(source) { bytes_.reserve(whole_document_bytes + 2 * piece_bytes); }
+  explicit Buffer(ByteSource& source) : source_(source) { bytes_.reserve(whole_document_bytes + 2 * text_piece_bytes); }
 
   // The new bytes; empty at the end.
   std::string_view read_more() {
     const std::size_t before = bytes_.size();
-    bytes_.resize(before + piece_bytes);
-    const std::size_t got = source_.read(bytes_.data() + before, piece_bytes);
+    bytes_.resize(before + text_piece_bytes);
+    const std::size_t got = source_.read(bytes_.data() + before, text_piece_bytes);
     bytes_.resize(before + got);
-    is_ended_ = got < piece_bytes;
+    is_ended_ = got < text_piece_bytes;
     return std::string_view(bytes_).substr(before);
   }
   std::string take(std::size_t size) {
@@ -211,7 +211,7 @@ class JsonLinesReader : public TextReader {
     };
     JsonTextScanner scanner(key_, [&](std::string_view part) {
       text += part;
-      if (text.size() >= piece_bytes)
+      if (text.size() >= text_piece_bytes)
         put_aside();
     });
     for (;;) {

@@ -17,7 +17,7 @@ namespace espalier {
 /// A place in an uncompressed text.
 struct TextPosition {
   Index offset = 0;
-  Index line = 1;     ///< of JSON lines
+  Index line = 1;     ///< there; in blocks of plain text nobody has counted it
   Index in_long = 0;  ///< bytes of the long document that begins there
 };
 

@@ -89,6 +89,17 @@ void write_all_files(const std::vector<TokenFile>& files, const ConvertOptions& 
   writer.finish();
 }
 
+// A file in rows has a token behind its last one, where another file would begin within a row.
+void refuse_joined_rows(const std::vector<TokenFile>& files) {
+  const auto rows = std::ranges::find_if(files, [](const TokenFile& file) { return file.info().row_length > 0; });
+  if (files.size() > 1 && rows != files.end())
+    throw Error(ExitCode::data, {.what = "a token file in rows cannot be joined with others",
+                                 .where = rows->info().path.string(),
+                                 .got = fmt::format("rows of {} tokens", rows->info().row_length),
+                                 .wanted = "one input, or inputs without rows",
+                                 .todo = "name all files in data.train, or pack their conversations together"});
+}
+
 void refuse_loss_masks(const std::vector<TokenFile>& files) {
   for (const TokenFile& file : files)
     if (file.has_loss_mask())
@@ -116,8 +127,10 @@ ConvertSummary convert_tokens(const std::vector<Path>& inputs, const Path& outpu
     return summary;
   }
   require_own_output(output, token_file_mark);
+  refuse_joined_rows(files);
   ConvertSummary summary = check_inputs(files, options);
   TokenFileWriter writer(output, summary.tokenizer, summary.vocab_size, summary.bytes_per_token);
+  writer.set_row_length(files.front().info().row_length);
   write_all_files(files, options,
                   options.document_end.has_value() || std::ranges::any_of(files, &TokenFile::states_documents), summary,
                   writer);

@@ -27,10 +27,11 @@ struct ConvertSummary {
 };
 
 /// Writes the tokens of files, one after the other, in another format. Tokens are 2 bytes wide, or 4 where they are
-/// wider in an input. Documents that an input states, or
-/// `document_end` ends, are kept, and loss masks in our format. The inputs are read twice: all are checked before
-/// anything is written. Keeps a piece of a file in memory.
-/// @throws Error (data) for a damaged input, for tokens beyond the vocabulary and for inputs of several tokenizers;
+/// wider in an input. Documents that an input states, or `document_end` ends, are kept, and in our format loss masks
+/// and the rows of a single input. The inputs are read twice: all are checked before anything is written. Keeps a piece
+/// of a file in memory.
+/// @throws Error (data) for a damaged input, for tokens beyond the vocabulary, for inputs of several tokenizers, and
+/// for one in rows among others;
 /// (usage) for an output that is an input; (write) for an output that exists, but for a token file of ours
 ConvertSummary convert_tokens(const std::vector<Path>& inputs, const Path& output, const ConvertOptions& options);
 

@@ -24,8 +24,8 @@ constexpr std::int32_t llmc_version_uint32 = 7;  // dev/data/data_common.py: the
 constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
 constexpr std::size_t piece_of_tokens = 1 << 20;  // bytes that are read at once where all are
 
-[[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
-                         std::string todo = {}) {
+[[noreturn]] void refuse_token_file(const Path& path, std::string what, std::string got, std::string wanted,
+                                    std::string todo = {}) {
   throw Error(ExitCode::data, {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
 
@@ -50,43 +50,43 @@ void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
   const Index wanted = absurd ? 0 : info.file_bytes();
   if (absurd || wanted != static_cast<Index>(file_bytes)) {
     const bool truncated = absurd || wanted > static_cast<Index>(file_bytes);
-    refuse(info.path, truncated ? "truncated token file" : "token file with bytes after its last token",
-           fmt::format("{} bytes", file_bytes),
-           absurd ? fmt::format("the header promises {} tokens and {} documents", info.num_tokens,
-                                info.num_stated_documents)
-                  : fmt::format("{} bytes: a header of {} and {} tokens of {}{}{}", wanted, info.payload_offset,
-                                info.num_tokens, info.bytes_per_token,
-                                info.num_stated_documents == 0
-                                    ? ""
-                                    : fmt::format(", {} ends of documents", info.num_stated_documents),
-                                info.has_loss_mask ? ", a loss mask" : ""),
-           pack_again);
+    refuse_token_file(info.path, truncated ? "truncated token file" : "token file with bytes after its last token",
+                      fmt::format("{} bytes", file_bytes),
+                      absurd ? fmt::format("the header promises {} tokens and {} documents", info.num_tokens,
+                                           info.num_stated_documents)
+                             : fmt::format("{} bytes: a header of {} and {} tokens of {}{}{}", wanted,
+                                           info.payload_offset, info.num_tokens, info.bytes_per_token,
+                                           info.num_stated_documents == 0
+                                               ? ""
+                                               : fmt::format(", {} ends of documents", info.num_stated_documents),
+                                           info.has_loss_mask ? ", a loss mask" : ""),
+                      pack_again);
   }
   if (info.num_tokens == 0)
-    refuse(info.path, "empty token file", "0 tokens", "at least one sequence of tokens");
+    refuse_token_file(info.path, "empty token file", "0 tokens", "at least one sequence of tokens");
 }
 
 TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
   if (head.file_bytes < sizeof(TokenFileHeader))
-    refuse(path, "truncated token file", fmt::format("{} bytes", head.file_bytes), "a header of 256 bytes, then tokens",
-           pack_again);
+    refuse_token_file(path, "truncated token file", fmt::format("{} bytes", head.file_bytes),
+                      "a header of 256 bytes, then tokens", pack_again);
   TokenFileHeader header;
   std::memcpy(&header, head.bytes.data(), sizeof(header));
   if (header.header_hash == 0 && header.num_tokens == 0)
-    refuse(path, "token file that was never finished", "what a killed `espalier data pack` leaves", "a finished one",
-           "remove it; pack the text again if it has not been since");
+    refuse_token_file(path, "token file that was never finished", "what a killed `espalier data pack` leaves",
+                      "a finished one", "remove it; pack the text again if it has not been since");
   if (header.header_hash != xxh3_64(&header, offsetof(TokenFileHeader, header_hash)))
-    refuse(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
-           fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
+    refuse_token_file(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
+                      fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
   if (header.version != 1 && header.version != 2)
-    refuse(path, "token file of another format version", fmt::format("version {}", header.version), "version 1 or 2",
-           "use the Espalier that wrote it, or pack the text again");
+    refuse_token_file(path, "token file of another format version", fmt::format("version {}", header.version),
+                      "version 1 or 2", "use the Espalier that wrote it, or pack the text again");
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
-    refuse(path, "token file with an unknown token type", fmt::format("{} bytes per token", header.bytes_per_token),
-           "2 or 4");
+    refuse_token_file(path, "token file with an unknown token type",
+                      fmt::format("{} bytes per token", header.bytes_per_token), "2 or 4");
   if (header.vocab_size > std::uint64_t{1} << 32)
-    refuse(path, "token file with an impossible vocabulary", fmt::format("{} ids", header.vocab_size),
-           "at most 2^32: ids have 4 bytes", pack_again);
+    refuse_token_file(path, "token file with an impossible vocabulary", fmt::format("{} ids", header.vocab_size),
+                      "at most 2^32: ids have 4 bytes", pack_again);
   TokenFileInfo info;
   info.path = path;
   info.bytes_per_token = header.bytes_per_token;
@@ -108,14 +108,14 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
 TokenFileInfo parse_llmc(const Path& path, const FileHead& head, std::int32_t magic) {
   std::int32_t header[3];
   if (head.file_bytes < llmc_header_bytes)
-    refuse(path, "truncated llm.c token file", fmt::format("{} bytes", head.file_bytes),
-           "a header of 1024 bytes, then tokens", pack_again);
+    refuse_token_file(path, "truncated llm.c token file", fmt::format("{} bytes", head.file_bytes),
+                      "a header of 1024 bytes, then tokens", pack_again);
   std::memcpy(header, head.bytes.data(), sizeof(header));
   const bool is_wide = magic == llmc_magic_uint32;
   if (header[1] != 1 && !(is_wide && header[1] == llmc_version_uint32))
-    refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]),
-           is_wide ? fmt::format("version {}", llmc_version_uint32) : "version 1",
-           "make it again with llm.c's dev/data");
+    refuse_token_file(path, "llm.c token file of another format version", fmt::format("version {}", header[1]),
+                      is_wide ? fmt::format("version {}", llmc_version_uint32) : "version 1",
+                      "make it again with llm.c's dev/data");
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::llmc;
@@ -175,7 +175,7 @@ TokenFileInfo parse(const InputFile& file) {
   const Path& path = file.path();
   const FileHead head = read_head(file);
   if (file.size() == 0)
-    refuse(path, "empty token file", "0 bytes", "at least one sequence of tokens", pack_again);
+    refuse_token_file(path, "empty token file", "0 bytes", "at least one sequence of tokens", pack_again);
   const TokenFileHeader ours;
   std::int32_t magic = 0;
   std::memcpy(&magic, head.bytes.data(), std::min(sizeof(magic), file.size()));
@@ -186,21 +186,21 @@ TokenFileInfo parse(const InputFile& file) {
   const char* const formats =
       "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or *.bin with an .idx (Megatron) or raw uint16 tokens (nanoGPT)";
   if (const auto kind = marked_kind(head.bytes))
-    refuse(path, "not a token file", kind->name, formats, kind->todo);
+    refuse_token_file(path, "not a token file", kind->name, formats, kind->todo);
   if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(head)))
-    refuse(path, "not a token file",
-           fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)), formats,
-           "make one from text with `espalier data pack`");
+    refuse_token_file(path, "not a token file",
+                      fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)), formats,
+                      "make one from text with `espalier data pack`");
   if (const auto kind = kind_beside_uint16(file))
-    refuse(path, "not a token file", kind->name,
-           "uint16, which a file named *.bin without a mark is taken for (nanoGPT)", kind->todo);
+    refuse_token_file(path, "not a token file", kind->name,
+                      "uint16, which a file named *.bin without a mark is taken for (nanoGPT)", kind->todo);
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::nanogpt;
   info.num_tokens = static_cast<Index>(file.size()) / 2;
   if (file.size() % 2 != 0)
-    refuse(path, "truncated token file", fmt::format("{} bytes", file.size()),
-           "an even number of bytes, as raw tokens (nanoGPT's format) have two each", pack_again);
+    refuse_token_file(path, "truncated token file", fmt::format("{} bytes", file.size()),
+                      "an even number of bytes, as raw tokens (nanoGPT's format) have two each", pack_again);
   return info;
 }
 
@@ -279,9 +279,10 @@ TokenFile::TokenFile(const MegatronPair& pair) : file_(pair.tokens, ExitCode::da
   info_ = index_ ? megatron_info(file_, *index_) : parse(file_);
   check_size(info_, file_.size());
   if (info_.num_stated_documents > 0 && document_end(info_.num_stated_documents - 1) != info_.num_tokens)
-    refuse(info_.path, "token file whose documents do not fit its tokens",
-           fmt::format("a last document that ends with token {}", document_end(info_.num_stated_documents - 1)),
-           fmt::format("token {}", info_.num_tokens), pack_again);
+    refuse_token_file(
+        info_.path, "token file whose documents do not fit its tokens",
+        fmt::format("a last document that ends with token {}", document_end(info_.num_stated_documents - 1)),
+        fmt::format("token {}", info_.num_tokens), pack_again);
 }
 
 void TokenFile::read(Index first, std::span<TokenId> tokens) const {
@@ -366,8 +367,9 @@ void TokenFile::verify_hash(const char* of_what, Index begin, Index end, std::ui
   file_.read_pieces(static_cast<std::size_t>(begin), static_cast<std::size_t>(end), piece_of_tokens,
                     [&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
   if (hasher.xxh3_64() != wanted)
-    refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the {} {:016x}", of_what, hasher.xxh3_64()),
-           fmt::format("{:016x}", wanted), pack_again);
+    refuse_token_file(info_.path, "damaged token file",
+                      fmt::format("XXH3-64 of the {} {:016x}", of_what, hasher.xxh3_64()),
+                      fmt::format("{:016x}", wanted), pack_again);
 }
 
 void TokenFile::verify_index() const {

@@ -175,8 +175,11 @@ class TokenFileWriter {
   void end_document();
   /// Are there tokens behind the last document?
   bool has_open_document() const { return header_.num_tokens > last_end_; }
-  /// Not with a loss mask.
+  /// Not with a loss mask. All of it is in the files, and with sync() on disk.
+  Progress progress();
   Progress sync();
+  /// What is written stays, for another process to go on.
+  void keep();
   /// The file is in rows: sequences of that length, and no other, have whole documents.
   void set_row_length(Index tokens) { header_.row_length = static_cast<std::uint64_t>(tokens); }
   void finish();

@@ -11,7 +11,7 @@ namespace espalier {
 namespace {
 
 constexpr Index end_bytes = sizeof(std::uint64_t);
-constexpr std::size_t piece_bytes = std::size_t{1} << 16;
+constexpr std::size_t ends_piece_bytes = std::size_t{1} << 16;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void TokenFile::for_each_document(const std::function<void(Index num_tokens)>& v
   Index begin = 0;
   Index document = 0;
   file_.read_pieces(static_cast<std::size_t>(info_.payload_end()), static_cast<std::size_t>(info_.loss_mask_offset()),
-                    piece_bytes, [&](std::string_view piece) {
+                    ends_piece_bytes, [&](std::string_view piece) {
                       for (std::size_t at = 0; at < piece.size(); at += sizeof(std::uint64_t), ++document) {
                         std::uint64_t word = 0;
                         std::memcpy(&word, piece.data() + at, sizeof(word));

@@ -118,14 +118,25 @@ void TokenFileWriter::flush_ends() {
   ends_buffer_.clear();
 }
 
-TokenFileWriter::Progress TokenFileWriter::sync() {
+TokenFileWriter::Progress TokenFileWriter::progress() {
   ESPALIER_ASSERT(loss_mask_.empty(), "a loss mask is not on disk before the end");
   flush();
   flush_ends();
+  return {header_.num_tokens, header_.num_documents, hasher_.xxh3_64()};
+}
+
+TokenFileWriter::Progress TokenFileWriter::sync() {
+  const Progress progress = this->progress();
   file_.sync();
   if (ends_)
     ends_->sync();
-  return {header_.num_tokens, header_.num_documents, hasher_.xxh3_64()};
+  return progress;
+}
+
+void TokenFileWriter::keep() {
+  file_.keep();
+  if (ends_)
+    ends_->keep();
 }
 
 void TokenFileWriter::write_sections() {

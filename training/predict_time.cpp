@@ -245,6 +245,11 @@ TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cl
     prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,
                                   cluster.devices_per_node, how_to_measure(layout));
   }
+  if (config.data.separates_documents())
+    prediction.note += fmt::format(
+        "{}the prediction is of joined documents: separate ones leave out a part of attention, "
+        "and are faster",
+        prediction.note.empty() ? "" : "; ");
   prediction.calibrated = cluster.device.moves_messages && prediction.error_share < uncalibrated_error;
   return {.time = std::move(prediction)};
 }

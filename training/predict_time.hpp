@@ -19,7 +19,7 @@ struct TimePrediction {
   double error_share = 0;                 ///< half the width of the error bars; 0: not known
   bool calibrated = false;                ///< on CPUs, by their measured speed with as many ranks at work
   std::string source = {};                ///< what it was made from
-  std::string note = {};                  ///< why it is known less well than its source could tell, and what to do
+  std::string note = {};                  ///< what it does not know that its source could tell, and what to do
 };
 
 /// A prediction, or in words why there is none and what to do about it.
@@ -35,7 +35,7 @@ TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double g
 
 /// By the planner's formulas (planning/price_layout) on this cluster. Nothing where
 /// the planner knows no price (fp64, layers dealt out round-robin, recomputation that differs between stages), or the
-/// cluster has not so many devices or not this precision.
+/// cluster has not so many devices or not this precision. Documents count as joined, which a note says.
 TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cluster& cluster,
                          const std::string& source);
 

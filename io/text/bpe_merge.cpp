@@ -35,11 +35,11 @@ std::size_t merge_by_scan(TokenId* tokens, std::size_t size, const MergeTable& m
   return size;
 }
 
-struct Candidate {
+struct MergeCandidate {
   std::uint32_t rank;
   std::uint32_t position;  // of the left token
   TokenId merged;
-  bool operator>(const Candidate& other) const {
+  bool operator>(const MergeCandidate& other) const {
     return rank != other.rank ? rank > other.rank : position > other.position;
   }
 };
@@ -49,7 +49,7 @@ std::size_t merge_by_heap(TokenId* tokens, std::size_t size, const MergeTable& m
   constexpr std::uint32_t none = 0xFFFFFFFF;
   std::vector<std::uint32_t> next(size);
   std::vector<std::uint32_t> previous(size);
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  std::priority_queue<MergeCandidate, std::vector<MergeCandidate>, std::greater<>> queue;
   const auto add = [&](std::uint32_t left) {
     if (left == none || next[left] == none)
       return;
@@ -64,7 +64,7 @@ std::size_t merge_by_heap(TokenId* tokens, std::size_t size, const MergeTable& m
   for (std::uint32_t i = 0; i < size; ++i)
     add(i);
   while (!queue.empty()) {
-    const Candidate top = queue.top();
+    const MergeCandidate top = queue.top();
     queue.pop();
     const std::uint32_t left = top.position;
     if (tokens[left] < 0 || next[left] == none)

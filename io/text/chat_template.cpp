@@ -19,7 +19,7 @@ bool is_space(std::uint32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped_content(std::string_view text) {
   while (!text.empty() && is_space(code_point(text)))
     text.remove_prefix(character_bytes(text));
   while (!text.empty()) {
@@ -106,7 +106,7 @@ std::vector<ChatPart> ChatTemplate::render(std::span<const ChatMessage> messages
   if (alternates)
     check_order(*this, messages);
   const auto content_of = [](const Turn& turn, std::string_view content) {
-    return turn.trims ? trimmed(content) : content;
+    return turn.trims ? stripped_content(content) : content;
   };
   if (first_system && system_place == System::turn)
     add(parts, system.begin + before_first_system + std::string(content_of(system, *first_system)) + system.end, false);

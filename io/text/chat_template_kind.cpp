@@ -16,18 +16,18 @@ using Fragments = std::initializer_list<std::string_view>;
 
 bool has(const JinjaTags& tags, std::string_view fragment) { return tags.text.find(fragment) != std::string::npos; }
 
-[[noreturn]] void refuse(const std::string& what) { throw std::runtime_error("the template " + what); }
+[[noreturn]] void refuse_template(const std::string& what) { throw std::runtime_error("the template " + what); }
 
-void require(const JinjaTags& tags, std::string_view fragment) {
+void require_part(const JinjaTags& tags, std::string_view fragment) {
   if (!has(tags, fragment))
-    refuse(fmt::format("has no {}", printable_line(fragment)));
+    refuse_template(fmt::format("has no {}", printable_line(fragment)));
 }
 
 // What would change the text in a way that is not known here.
 void require_none(const JinjaTags& tags, Fragments fragments) {
   for (const std::string_view fragment : fragments)
     if (has(tags, fragment))
-      refuse(fmt::format("uses {}", printable_line(fragment)));
+      refuse_template(fmt::format("uses {}", printable_line(fragment)));
 }
 
 // The number in the list of the one fragment that the template has.
@@ -35,7 +35,7 @@ std::size_t one_of(const JinjaTags& tags, const char* what, Fragments fragments)
   const auto is_there = [&](std::string_view fragment) { return has(tags, fragment); };
   const auto* const found = std::ranges::find_if(fragments, is_there);
   if (found == fragments.end() || std::any_of(found + 1, fragments.end(), is_there))
-    refuse(fmt::format("writes {} in a way that is not known", what));
+    refuse_template(fmt::format("writes {} in a way that is not known", what));
   return static_cast<std::size_t>(found - fragments.begin());
 }
 
@@ -45,7 +45,7 @@ void require_marks(const JinjaTags& tags, Fragments known) {
     const std::string mark =
         tags.text.substr(begin, std::min<std::size_t>(tags.text.find("|>", begin), begin + 60) + 2 - begin);
     if (std::ranges::find(known, mark) == known.end())
-      refuse("writes " + printable_line(mark));
+      refuse_template("writes " + printable_line(mark));
   }
 }
 
@@ -59,18 +59,18 @@ std::optional<std::string> default_system(const JinjaTags& tags) {
       continue;
     const std::string text = literal.substr(begin.size(), literal.size() - begin.size() - end.size());
     if (found && *found != text)
-      refuse("has two system messages of its own");
+      refuse_template("has two system messages of its own");
     found = text;
   }
   const bool has_other = has(tags, "{{'<|im_start|>system\n'}}");  // goes on with a text: only for tools
   if (has_other && !has(tags, "{%iftools%}{{'<|im_start|>system\n'}}"))
-    refuse("writes a system message in a way that is not known");
+    refuse_template("writes a system message in a way that is not known");
   return found;
 }
 
 ChatTemplate chat_ml(const JinjaTags& tags) {
   require_marks(tags, {"<|im_start|>", "<|im_end|>", "<|endoftext|>"});
-  require(tags, "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}");
+  require_part(tags, "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}");
   one_of(tags, "a message",
          {"'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>'+'\n'",
           "'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>\n'",
@@ -78,9 +78,10 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
   require_none(tags, {"bos_token", "eos_token", "strftime_now", "|trim", "|upper", "|replace", "{{'<think>\n'}}"});
   const bool thinks = has(tags, "think>");
   if (thinks) {  // as Qwen3 does, or not at all
-    require(tags,
-            "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
-            "message['role']+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+content.lstrip('\n')}}");
+    require_part(
+        tags,
+        "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
+        "message['role']+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+content.lstrip('\n')}}");
   } else {
     require_none(tags, {"strip("});
   }
@@ -97,9 +98,10 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
 
 ChatTemplate llama3(const JinjaTags& tags, const std::string& bos) {
   require_marks(tags, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"});
-  require(tags, "{%ifadd_generation_prompt%}{{'<|start_header_id|>assistant<|end_header_id|>\n\n'}}");
-  require(tags, "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']|trim+'<|eot_id|>'");
-  require(tags, "bos_token");
+  require_part(tags, "{%ifadd_generation_prompt%}{{'<|start_header_id|>assistant<|end_header_id|>\n\n'}}");
+  require_part(tags,
+               "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']|trim+'<|eot_id|>'");
+  require_part(tags, "bos_token");
   const auto turn = [](const std::string& role) {
     return ChatTemplate::Turn{fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", role), "<|eot_id|>", true};
   };
@@ -113,8 +115,8 @@ ChatTemplate llama3(const JinjaTags& tags, const std::string& bos) {
     return chat;
   }
   // Llama 3.1 to 3.3. Today's date is the template's own, as a text must not depend on the day.
-  require(tags, "{%setdate_string='26 Jul 2024'%}");
-  require(tags, "{{'Cutting Knowledge Date: December 2023\n'}}{{'Today Date: '+date_string+'\n\n'}}");
+  require_part(tags, "{%setdate_string='26 Jul 2024'%}");
+  require_part(tags, "{{'Cutting Knowledge Date: December 2023\n'}}{{'Today Date: '+date_string+'\n\n'}}");
   chat.before_first_system = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
   chat.default_system = "";
   return chat;
@@ -127,11 +129,11 @@ std::string mark_of(const JinjaTags& tags, std::string_view mark) {
     if (literal.find(mark) == std::string::npos)
       continue;
     if (literal.find_first_not_of(' ') != literal.find(mark) || (!found.empty() && found != literal))
-      refuse(fmt::format("writes {} in a way that is not known", mark));
+      refuse_template(fmt::format("writes {} in a way that is not known", mark));
     found = literal;
   }
   if (found.empty() || found.find_last_not_of(' ') + 1 != found.find(mark) + mark.size())
-    refuse(fmt::format("writes {} in a way that is not known", mark));
+    refuse_template(fmt::format("writes {} in a way that is not known", mark));
   return found;
 }
 
@@ -141,7 +143,7 @@ ChatTemplate::System mistral_system(const JinjaTags& tags) {
     return turn;
   if (!has(tags, "+system_message+"))
     return refused;
-  require(tags, "+system_message+'\n\n'+message['content']+");
+  require_part(tags, "+system_message+'\n\n'+message['content']+");
   constexpr ChatTemplate::System places[] = {first_user, ending_user, last_user};
   return places[one_of(tags, "a system message",
                        {"{%ifloop.firstandsystem_messageisdefined%}", "{%ifloop.lastandsystem_messageisdefined%}",
@@ -149,7 +151,7 @@ ChatTemplate::System mistral_system(const JinjaTags& tags) {
 }
 
 ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::string& eos) {
-  require(tags, "bos_token");
+  require_part(tags, "bos_token");
   require_marks(tags, {});
   require_none(tags, {"<<SYS>>", "strftime_now", "default_system_message", "[THINK]", "[IMG]"});
   struct Answer {
@@ -167,7 +169,7 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
       tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
   const std::string user_begin = mark_of(tags, "[INST]");
   const std::string user_end = mark_of(tags, "[/INST]");
-  require(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));
+  require_part(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));
   const ChatTemplate::System place = mistral_system(tags);
   ChatTemplate chat{.kind = "Mistral",
                     .conversation_begin = bos,
@@ -194,7 +196,7 @@ ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, co
     return llama3(tags, bos);
   if (has(tags, "[INST]"))
     return mistral(tags, bos, eos);
-  refuse("writes none of <|im_start|>, <|start_header_id|> and [INST]");
+  refuse_template("writes none of <|im_start|>, <|start_header_id|> and [INST]");
 }
 
 }  // namespace espalier

@@ -5,13 +5,13 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <iterator>
 #include <memory>
-#include <new>
-#include <stdexcept>
+#include <span>
 #include <utility>
 
+#include "core/error.hpp"
 #include "io/text/utf8.hpp"
 
 namespace espalier {
@@ -36,6 +36,33 @@ bool came_after_unicode_9(std::uint32_t point) {
   return range != std::begin(after_unicode_9) && point <= std::prev(range)->second;
 }
 
+// Appends what a character is decomposed into.
+void decompose(std::uint32_t point, int options, std::vector<utf8proc_int32_t>& points) {
+  if (point < 0x80) {
+    points.push_back(static_cast<utf8proc_int32_t>(point));
+    return;
+  }
+  std::array<utf8proc_int32_t, 32> parts;  // U+FDFA becomes 18
+  int boundary = 0;
+  const utf8proc_ssize_t size =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(point), parts.data(), std::ssize(parts),
+                              static_cast<utf8proc_option_t>(options), &boundary);
+  ESPALIER_ASSERT(size >= 0 && size <= std::ssize(parts), "a character has no normal form");
+  points.insert(points.end(), parts.begin(), parts.begin() + size);
+}
+
+// Puts marks behind a character in order by their class. utf8proc's own way costs the square of their number.
+void order_marks(std::vector<utf8proc_int32_t>& points) {
+  const auto mark_class = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
+  const auto is_mark = [&](utf8proc_int32_t point) { return mark_class(point) != 0; };
+  for (auto begin = points.begin(); begin != points.end();) {
+    begin = std::find_if(begin, points.end(), is_mark);
+    const auto end = std::find_if_not(begin, points.end(), is_mark);
+    std::ranges::stable_sort(begin, end, {}, mark_class);
+    begin = end;
+  }
+}
+
 std::string normal_form(const std::string& text, Normalizer::Form form) {
   const bool compatible = form == Normalizer::Form::nfkc || form == Normalizer::Form::nfkd;
   const bool composed = form == Normalizer::Form::nfc || form == Normalizer::Form::nfkc;
@@ -43,16 +70,19 @@ std::string normal_form(const std::string& text, Normalizer::Form form) {
     return text;
   const int options =
       UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
-  unsigned char* result = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const unsigned char*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<unsigned char, void (*)(void*)> owner(result, std::free);
-  if (size == UTF8PROC_ERROR_NOMEM)
-    throw std::bad_alloc();
-  if (size < 0)
-    throw std::runtime_error(utf8proc_errmsg(size));
-  return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(size)};
+  std::vector<utf8proc_int32_t> points;
+  points.reserve(text.size() + text.size() / 2);
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(character_bytes(rest)))
+    decompose(code_point(rest), options, points);
+  order_marks(points);
+  const utf8proc_ssize_t size = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
+                                                         static_cast<utf8proc_option_t>(options));
+  ESPALIER_ASSERT(size >= 0, "a text has no normal form");
+  std::string result;
+  result.reserve(text.size());
+  for (const utf8proc_int32_t point : std::span(points).first(static_cast<std::size_t>(size)))
+    append_utf8(static_cast<std::uint32_t>(point), result);
+  return result;
 }
 
 // Newer characters stay as they are, and the text between them has no part in them.

@@ -63,7 +63,7 @@ RankLine rank_line(std::string_view line) {
 }
 
 // Calls `visit` with the lines that are not empty, and their numbers.
-void for_each_line(std::string_view text, const auto& visit) {
+void for_each_rank_line(std::string_view text, const auto& visit) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -120,7 +120,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
       texts[static_cast<std::size_t>(id)] = token;
     };
     Index num_ranks = 0;
-    for_each_line(text, [&](std::string_view line, std::size_t number) {
+    for_each_rank_line(text, [&](std::string_view line, std::size_t number) {
       const RankLine read = rank_line(line);
       // an empty token ("= 50256" in Whisper's files) is never made
       if (read.rank < 0 || (read.token.empty() && !line.starts_with('=')))

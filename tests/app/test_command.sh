@@ -134,6 +134,7 @@ expect 0 "completed" "$espalier" train run.toml model.vocab_size=300 run.directo
 expect 0 "" "$espalier" generate --checkpoint padded --max-tokens 60 --temperature 5 --top-p 1
 expect 2 "--version" "$espalier" train --version
 expect 2 "--nonsense" "$espalier" train --nonsense --help-me
+expect 2 "no documents" "$espalier" bench step data.documents=separate
 expect 2 "--kokkos-threads=abc" "$espalier" bench step --kokkos-threads=abc
 expect 2 "Kokkos does not know" "${two_ranks[@]}" "$espalier" train run.toml --kokkos-foo=1 run.directory=other
 once "error"

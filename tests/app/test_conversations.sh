@@ -24,6 +24,14 @@ pack=("$espalier" data pack-conversations --tokenizer chat --sequence-length 64)
 
 expect 0 "2 conversations" "${pack[@]}" --output chats.bin chats.jsonl
 says "1 row of 64 tokens"
+expect 0 "rows        1 of 64 tokens" "$espalier" data inspect chats.bin
+expect 0 '"row_length": 64' "$espalier" data inspect chats.bin --json
+expect 0 "2 documents" "$espalier" data convert chats.bin --output same.bin --format espalier
+cmp chats.bin same.bin || fail "a converted file is another"
+expect 3 "rows of 64 tokens" "$espalier" data convert chats.bin same.bin --output none.bin --format espalier
+gzip -c chats.jsonl >zipped
+expect 0 "2 conversations" "${pack[@]}" --output same.bin - <zipped
+cmp chats.bin same.bin || fail "standard input gives another file"
 expect 3 "rows of another length" "$espalier" train tiny.toml 'data.train=["chats.bin"]' model.vocab_size=602 run.directory=other
 says "batch.sequence_length to 64"
 [[ ! -e other ]] || fail "a refused run wrote something"
@@ -41,6 +49,8 @@ grep -qx "A wall." answer.txt || fail "the second message has no answer" answer.
 echo '{"messages": [{"role": "user", "content": "Nobody answers."}]}' >>chats.jsonl
 expect 3 "chats.jsonl:3" "${pack[@]}" --output none.bin chats.jsonl
 says "no answer" "--skip-bad"
+expect 3 "standard input:3" "${pack[@]}" --output none.bin - <chats.jsonl
+expect 3 "no file matches" "${pack[@]}" --output none.bin 'absent/*.jsonl'
 expect 0 "1 line left out" "${pack[@]}" --output chats.bin --skip-bad chats.jsonl
 expect 3 "no conversation is left" "$espalier" data pack-conversations --tokenizer chat --sequence-length 3 --output none.bin \
   --skip-bad chats.jsonl

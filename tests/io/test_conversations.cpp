@@ -7,10 +7,13 @@
 #include <random>
 
 #include "io/best_fit.hpp"
+#include "io/conversation_file.hpp"
 #include "io/conversations.hpp"
+#include "io/input_files.hpp"
 #include "io/pack_conversations.hpp"
 #include "io/token_file.hpp"
 #include "io/token_loader.hpp"
+#include "tests/io/compressed.hpp"
 #include "tests/io/text/chat_fixture.hpp"
 
 namespace espalier::test {
@@ -180,7 +183,6 @@ TEST_F(Conversations, stand_in_rows) {
   EXPECT_EQ(file.num_documents(), summary.train.num_conversations);
   EXPECT_GT(summary.train.num_cut, 0);
   EXPECT_EQ(summary.train.num_conversations + summary.train.num_left_out, 60);
-  EXPECT_FALSE(std::filesystem::exists(directory / "train.bin.conversations"));
   std::vector<std::vector<TokenId>> expected;
   Index num_counted = 0;
   std::istringstream lines(read_bytes(directory / "chats.jsonl"));
@@ -232,6 +234,43 @@ TEST_F(Conversations, stand_in_rows) {
     num_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
   }
   EXPECT_EQ(num_targets, num_counted);
+}
+
+TEST_F(Conversations, come_compressed_or_in_a_directory) {
+  pack({.sequence_length = 48});
+  const std::string wanted = read_bytes(directory / "train.bin");
+  const std::string lines = read_bytes(directory / "chats.jsonl");
+  const std::size_t half = lines.find('\n', lines.size() / 2) + 1;
+  std::filesystem::create_directories(directory / "chats");
+  write_bytes(directory / "chats/a", gzipped(lines.substr(0, half)));
+  write_bytes(directory / "chats/b", zstd_of(lines.substr(half)));
+  const auto files = expand_inputs({(directory / "chats").string()});
+  pack_conversations(files, *tokenizer, chat, directory / "train.bin", "", {.sequence_length = 48, .num_threads = 3});
+  EXPECT_TRUE(read_bytes(directory / "train.bin") == wanted);
+  write_bytes(directory / "chats/b", zstd_of("{}\n"));
+  expect_error(ExitCode::data, {"chats/b:1"},
+               [&] { pack_conversations(files, *tokenizer, chat, directory / "train.bin", "", {}); });
+  expect_error(ExitCode::usage, {"standard input is packed alone"}, [&] {
+    pack_conversations({"-", files[0]}, *tokenizer, chat, directory / "train.bin", "", {});
+  });
+}
+
+// With rows and without.
+TEST_F(Conversations, replace_what_a_killed_process_left) {
+  for (const Index length : {48, 0}) {
+    {
+      const WaitingProcess killed([&] {
+        auto file = std::make_unique<ConversationFile>(directory / "train.bin", *tokenizer, length, 0);
+        for (int i = 0; i < 100; ++i)
+          file->add({std::vector<TokenId>(40, 1), std::vector<std::uint8_t>(40, 1)});
+        return file;
+      });
+    }
+    EXPECT_TRUE(std::filesystem::exists(directory / "train.bin.partial"));
+    EXPECT_EQ(pack({.sequence_length = 48 - length}).train.num_conversations, 60);
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("train.bin.")) << entry.path();
+  }
 }
 
 TEST_F(Conversations, validate_by_their_text) {

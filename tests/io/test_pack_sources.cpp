@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,31 +10,12 @@
 #include "io/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/token_documents.hpp"
+#include "tests/io/compressed.hpp"
 #include "tests/io/text/text_fixtures.hpp"
 #include "tests/support/memory_limit.hpp"
 
 namespace espalier::test {
 namespace {
-
-std::string gzipped(const std::string& text) {
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string result(text.size() + 1000, '\0');
-  stream.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<unsigned>(text.size());
-  stream.next_out = reinterpret_cast<unsigned char*>(result.data());
-  stream.avail_out = static_cast<unsigned>(result.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  result.resize(stream.total_out);
-  deflateEnd(&stream);
-  return result;
-}
-
-std::string zstd_of(const std::string& text) {
-  std::string result(ZSTD_compressBound(text.size()), '\0');
-  result.resize(ZSTD_compress(result.data(), result.size(), text.data(), text.size(), 3));
-  return result;
-}
 
 std::vector<std::string> packed_texts(const Path& path) {
   const TokenFile file(path);

@@ -113,6 +113,15 @@ TEST(TextNormalizer, forms_case_and_replacements) {
   EXPECT_EQ(form(Normalizer::Form::nfd, "\u00E9"), "e\u0301");
   EXPECT_EQ(form(Normalizer::Form::nfkc, "\uFB01\u00B2"), "fi2");
   EXPECT_EQ(form(Normalizer::Form::nfkd, "\uFB01\u00E9"), "fie\u0301");
+  // A mebibyte of marks, each two of which change places.
+  std::string marks, below, above;
+  while (marks.size() < (std::size_t{1} << 20)) {
+    marks += "\u0301\u0323";
+    below += "\u0323";
+    above += "\u0301";
+  }
+  EXPECT_TRUE(form(Normalizer::Form::nfc, "e" + marks) == "\u1EB9" + below.substr(2) + above);
+  EXPECT_TRUE(form(Normalizer::Form::nfkd, "e" + marks) == "e" + below + above);
   EXPECT_EQ(form(Normalizer::Form::nfc, std::string("a\0e\u0301", 5)), std::string("a\0\u00E9", 4));
   // a mark that came with Unicode 11 is in no order with others before that
   EXPECT_EQ(form(Normalizer::Form::nfc, "q\u0345\u08D3"), "q\u08D3\u0345");

@@ -114,6 +114,28 @@ TEST(DocumentLayouts, EveryLayoutHasTheLossAndGradientsOfDocumentsAlone) {
   }
 }
 
+// All axes at once: eight ranks take turns on two cores, so a few layouts.
+TEST(DocumentsOfEightRanks, HaveTheLossAndGradientsOfDocumentsAlone) {
+  const SharedFolder folder("documents_8");
+  const RunConfig base = separate_config(folder, 12);
+  const LossAndNorm wanted = of_documents_alone(base);
+  const std::vector<Overrides> some = {{"tensor=2", "data=2", "pipeline=2", "sequence_parallel=true", "zero_stage=1"},
+                                       {"tensor=2", "data=2", "pipeline=2", "schedule=interleaved", "virtual_stages=2"},
+                                       {"tensor=2", "data=1", "pipeline=4", "schedule=zero_bubble"},
+                                       {"tensor=8", "data=1", "sequence_parallel=true"},
+                                       {"tensor=4", "data=2", "zero_stage=1"}};
+  for (const Overrides& layout : some) {
+    Overrides overrides;
+    for (const std::string& key : layout)
+      overrides.push_back("parallel." + key);
+    const RunConfig config = laid_out(base, overrides);
+    const Curve got = train_curve<Fp64>(config, world(), 1);
+    const std::string what = make_run_layout(config, world().size()).short_text();
+    EXPECT_NEAR(got.losses.front(), wanted.loss, 1e-10 * wanted.loss) << what;
+    EXPECT_NEAR(got.norms.front(), wanted.norm, 1e-10 * wanted.norm) << what;
+  }
+}
+
 TEST(DocumentLayouts, AreVerified) {
   const SharedFolder folder("documents_verified");
   const RunConfig config =

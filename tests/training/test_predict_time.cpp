@@ -179,6 +179,17 @@ TEST(PredictTime, FewerRanksThanWereMeasuredAreNotKnownWell) {
   }
 }
 
+TEST(PredictTime, SaysThatItTakesDocumentsAsJoined) {
+  const auto note_of = [](const std::vector<std::string>& more) {
+    const RunConfig config = config_for(2, more);
+    return predict_time(config, make_run_layout(config, 2), assumed_cluster(2, Precision::fp32, 1e11), "two.toml")
+        .time.value()
+        .note;
+  };
+  EXPECT_EQ(note_of({}), "");
+  EXPECT_THAT(note_of({"data.documents=separate"}), HasSubstr("is of joined documents"));
+}
+
 // What a fault is to be seen against.
 TEST(PredictTime, IsOfTheRunWithoutInjectedFaults) {
   const auto predicted = [&](const std::vector<std::string>& faults) {
