@@ -296,6 +296,8 @@ class Pricer {
     result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
                                      layout_.num_devices());
     result.error_share = cluster().device.error_share;
+    result.step_interval = step_interval(problem_, layout_, result.step_seconds);
+    result.memory_interval = memory_interval(problem_, layout_, static_cast<double>(result.memory_bytes));
   }
 
   const PlanProblem& problem_;
