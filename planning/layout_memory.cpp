@@ -50,6 +50,7 @@ struct Stage {
 // Elements of the weights of a stage.
 struct StageElements {
   double all = 0;
+  double blocks = 0;   // of all: in layers
   double largest = 0;  // of what ZeRO gathers or scatters at a time: a block, the embedding, the head
   double table = 0;    // of all: the token table of a tied model, where another stage has it, too
   double again = 0;    // what ZeRO shards more often: experts, which fewer ranks have alike
@@ -137,16 +138,28 @@ class StageMemory {
         shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * to_double(model_.hidden_size) : 0;
     const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
     return {.all = stage.num_blocks() * block + embedding + head + second_table,
-            .largest = std::max({block, embedding, head}),
+            .blocks = stage.num_blocks() * block,
+            .largest = shards_layers() ? block : std::max({block, embedding, head}),
             .table = table,
             .again = layout_.zero_stage > 0 ? stage.num_blocks() * (implementation_.experts.parallel - 1) *
                                                   expert_parameters_on_rank(model_, layout_, implementation_.experts)
                                             : 0};
   }
 
+  bool shards_layers() const {
+    return implementation_.arenas_of_train && layout_.zero_stage >= 2 && replicas_ > 1;
+  }
+
   void add_states(MemoryByCategory& memory, const StageElements& elements) const {
-    add(memory, Category::weights, elements.all * each_.weights);
-    add(memory, Category::gradients, elements.all * each_.gradients);
+    // `train` shards layers only, and has whole ones in two buffers, or all (parallel.keep_gathered).
+    const double whole = shards_layers() ? elements.all - elements.blocks : 0;
+    const double gathered = layout_.keep_gathered ? elements.blocks : gathered_layers * elements.largest;
+    const bool gathers = shards_layers() && layout_.zero_stage == 3;
+    add(memory, Category::weights,
+        whole * whole_.weights + (elements.all - whole) * each_.weights + (gathers ? gathered * whole_.weights : 0));
+    add(memory, Category::gradients,
+        whole * whole_.gradients + (elements.all - whole) * each_.gradients +
+            (shards_layers() ? gathered_layers * elements.largest * whole_.gradients : 0));
     if (implementation_.copies_gradients)
       add(memory, Category::gradients, elements.all * activation_bytes(layout_.precision));
     // Both stages of a tied table share its optimizer, where replicas share at all.
@@ -157,7 +170,7 @@ class StageMemory {
 
   // What lies between a rank and the replicas of its shard, and messages to other stages.
   void add_exchange(MemoryByCategory& memory, const StageElements& elements) const {
-    const bool scatters_at_once = layout_.zero_stage >= 2 && replicas_ > 1;
+    const bool scatters_at_once = layout_.zero_stage >= 2 && replicas_ > 1 && !shards_layers();
     // Gradients of the part at work are whole until they are scattered [Rajbhandari et al. 2020, 5.2].
     if (scatters_at_once)
       add(memory, Category::workspace, elements.largest * whole_.gradients);
