@@ -86,7 +86,7 @@ void print_schedule(const Layout& layout, const std::vector<PipelineSchedule>& s
                  cut ? " ... " + last : std::string());
   }
   print_answer("{:<13}proven for {}{}\n", "", counted(layout.num_devices(), "rank"),
-               layout.data == 1          ? ""
+               layout.data == 1        ? ""
                : layout.zero_stage < 2 ? "; gradients are reduced during the last backward"
                                        : "; gradients of layers are reduced during each backward");
 }

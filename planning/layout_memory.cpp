@@ -146,9 +146,7 @@ class StageMemory {
                                             : 0};
   }
 
-  bool shards_layers() const {
-    return implementation_.arenas_of_train && layout_.zero_stage >= 2 && replicas_ > 1;
-  }
+  bool shards_layers() const { return implementation_.arenas_of_train && layout_.zero_stage >= 2 && replicas_ > 1; }
 
   void add_states(MemoryByCategory& memory, const StageElements& elements) const {
     // `train` shards layers only, and has whole ones in two buffers, or all (parallel.keep_gathered).

@@ -219,8 +219,9 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
       EXPECT_NEAR(static_cast<double>(planned[stage][category]), wanted, share * wanted) << to_string(category);
     };
     // Nearer than the rows of zeros that a GPU's token table has.
+    // Slices end where rows do: the replica with most of them has little more.
     for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::workspace})
-      expect_near(category, 0.0005);
+      expect_near(category, layout.zero_stage < 2 ? 0.0005 : 0.005);
     expect_near(Category::activations, 0.01);
     const double total = static_cast<double>(exact[stage].total()) - products;
     EXPECT_NEAR(static_cast<double>(planned[stage].total()), total, 0.01 * total);

@@ -250,11 +250,11 @@ TEST(Search, a_calibrated_machine_tells_more_apart) {
 TEST(Search, estimates_where_nothing_that_train_runs_is_left) {
   const PlanProblem problem = problem_of("gpt2-1558m", "h100", 1024);
   LayoutSpace fixed{.num_devices = 8, .global_batch = 64};
-  fix_choices(fixed, "zero=3");
+  fix_choices(fixed, "schedule=zero_bubble_v,pipeline=2");
   const SearchResult result = recommend_layouts(problem, fixed);
   EXPECT_FALSE(fixed.only_runnable);
   ASSERT_FALSE(result.ranking.empty());
-  EXPECT_EQ(result.ranking.front().layout.zero_stage, 3);
+  EXPECT_EQ(result.ranking.front().layout.schedule, ScheduleKind::zero_bubble_v);
   EXPECT_FALSE(result.not_built.has_value());
 }
 
