@@ -71,7 +71,7 @@ struct Rates {
   Curve curve_fp8 = hopper_fp8;
 };
 
-Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int processors, double error,
+Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int processors, double /*error*/,
                    const Rates& rates) {
   Accelerator made{.name = std::move(name),
                    .memory_bytes = memory_gib * gib,
@@ -80,7 +80,6 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
                    .processors = processors,
                    .kernel_seconds = 8e-6,
                    .step_seconds = 25e-3,
-                   .error_share = error,
                    .rates = {}};
   made.rate(Precision::fp32) = rate(rates.fp32, vector_units);
   made.rate(Precision::tf32) = rate(rates.tf32, rates.curve);

@@ -54,10 +54,13 @@ std::string replicas_text(const MemoSubject& subject) {
   const Layout& layout = subject.layout();
   const LayoutPrice& best = subject.best;
   const int ranks = layout.data * layout.context;
-  const double kept =
-      sharded_state_bytes(state_bytes(layout.precision, subject.problem.implementation), layout.zero_stage, ranks)
-          .weights;
-  const double elements = static_cast<double>(best.memory[0][Category::weights]) / kept;
+  Layout unsharded = layout;
+  unsharded.zero_stage = 0;
+  const PlanProblem& problem = subject.problem;
+  const auto first_stage =
+      layout_memory(problem.model, unsharded, problem.implementation, problem.sequence_length).front();
+  const double elements = static_cast<double>(first_stage[Category::weights]) /
+                          state_bytes(layout.precision, problem.implementation).weights;
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
@@ -74,8 +77,8 @@ std::string replicas_text(const MemoSubject& subject) {
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
   if (best.gather_seconds > 0)
-    text += fmt::format(" Each rank updates its share of the weights. Then all are gathered: {}, {}.",
-                        time_text(best.gather_seconds),
+    text += fmt::format(" Each rank updates its share of the weights. Then {} are gathered: {}, {}.",
+                        layout.zero_stage == 3 ? "those of embedding and head" : "all", time_text(best.gather_seconds),
                         subject.problem.implementation.overlaps_gather ? "during the next forward" : "not overlapped");
   const double overlapped = best.overlapped_data_seconds > 1e-9 * best.step_seconds ? best.overlapped_data_seconds : 0;
   text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} overlap with other work.\n\n",

@@ -115,7 +115,7 @@ class Pricer {
   }
 
   double elements(const ChunkParts& chunk) const {
-    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
+    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_, problem_.implementation.experts) +
            (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0) +
            (chunk.head ? head_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0);
   }
@@ -145,20 +145,30 @@ class Pricer {
   // the weights of a block before each use. Both go on beside the work of the block before [Zhao et al. 2023].
   void exchange_each_microbatch(const ChunkParts& chunk, ChunkTimes& times) const {
     const double count = std::max(1.0, chunk.blocks);
-    const double each = elements(chunk) / count;
+    const double each = sharded_elements(chunk) / count;
     const auto seconds = [&](Collective kind, double bytes) {
       return count *
              collective_seconds(cluster(), kind, data_axis(layout_), bytes * each, problem_.implementation.one_ring);
     };
-    const double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
+    double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
     const double scatter = seconds(Collective::reduce_scatter, states_.gradients);
+    const double again = layout_.keep_gathered ? 0 : gather;  // in backward
+    if (layout_.keep_gathered)
+      gather /= to_double(layout_.num_microbatches());
     const double forward = with_messages(times.seconds.forward, gather);
     const double backward_work = times.seconds.backward_input + times.seconds.backward_weight;
-    const double backward = with_messages(backward_work, gather + scatter);
-    times.data = 2 * gather + scatter;
+    const double backward = with_messages(backward_work, again + scatter);
+    times.data = gather + again + scatter;
     times.exposed_data = forward - times.seconds.forward + backward - backward_work;
     times.seconds.forward = forward;
     times.seconds.backward_input += backward - backward_work;
+  }
+
+  // `train` shards layers; other programs also the tables.
+  double sharded_elements(const ChunkParts& chunk) const {
+    if (layout_.zero_stage < 2)
+      return 0;
+    return problem_.implementation.arenas_of_train ? elements({.blocks = chunk.blocks}) : elements(chunk);
   }
 
   double stage_message() const {
@@ -227,12 +237,19 @@ class Pricer {
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
   PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
     PhaseSeconds result;
-    double most = 0;  // elements of that stage
+    double most = 0;   // elements of that stage
+    double whole = 0;  // of them: not sharded but for the optimizer
     for (const auto& stage : stages_) {
       double mine = 0;
-      for (const ChunkParts& chunk : stage)
+      double sharded = 0;
+      for (const ChunkParts& chunk : stage) {
         mine += elements(chunk);
-      most = std::max(most, mine);
+        sharded += sharded_elements(chunk);
+      }
+      if (mine <= most)
+        continue;
+      most = mine;
+      whole = mine - sharded;
     }
     const double replicas = layout_.data * layout_.context;
     const double own = layout_.zero_stage > 0 ? most / replicas : most;
@@ -253,10 +270,12 @@ class Pricer {
     double gather = 0;
     if (layout_.zero_stage == 0)
       reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * states_.gradients);
-    if (layout_.zero_stage == 1)
-      reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, most * states_.gradients);
-    if (layout_.zero_stage == 1 || layout_.zero_stage == 2)
-      gather = collective_seconds(cluster(), Collective::all_gather, axis, most * states_.weights);
+    if (layout_.zero_stage > 0 && whole > 0)
+      reduce = collective_seconds(
+          cluster(), problem_.implementation.reduces_all ? Collective::all_reduce : Collective::reduce_scatter, axis,
+          whole * states_.gradients);
+    if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
+      gather = collective_seconds(cluster(), Collective::all_gather, axis, held * states_.weights);
     const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
@@ -295,7 +314,10 @@ class Pricer {
     result.tokens_per_second = tokens / result.step_seconds;
     result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
                                      layout_.num_devices());
-    result.error_share = cluster().device.error_share;
+    result.step_interval = step_interval(problem_, result);
+    result.memory_interval = memory_interval(problem_, result);
+    result.error_share = std::max(result.step_interval.high / result.step_seconds - 1,
+                                  1 - result.step_interval.low / result.step_seconds);
   }
 
   const PlanProblem& problem_;

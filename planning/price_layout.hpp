@@ -11,6 +11,7 @@
 #include "models/layout.hpp"
 #include "planning/cluster.hpp"
 #include "planning/implementation.hpp"
+#include "planning/interval.hpp"
 #include "planning/pipeline_time.hpp"
 
 namespace espalier {
@@ -60,7 +61,9 @@ struct LayoutPrice {
   int peak_stage = 0;
   double tokens_per_second = 0;
   FlopsShare flops_share = {};
-  double error_share = 0;  ///< of step_seconds, either way
+  double error_share = 0;         ///< of step_seconds, either way
+  Interval step_interval = {};    ///< seconds: what step_seconds is in 9 of 10 cases like it
+  Interval memory_interval = {};  ///< bytes: the same of memory_bytes
 
   double operator[](Phase phase) const { return seconds[phase]; }
   double& operator[](Phase phase) { return seconds[phase]; }

@@ -15,8 +15,6 @@ std::vector<std::string> lacks_of_layout(Index num_layers, const Layout& layout)
   std::vector<std::string> lacks;
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
-  if (layout.zero_stage > 1)
-    lacks.push_back(fmt::format("train has no ZeRO-{} yet", layout.zero_stage));
   if (layout.precision == Precision::fp8 || layout.precision == Precision::tf32)
     lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
   if (!has_list(layout.schedule))

@@ -219,8 +219,9 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
       EXPECT_NEAR(static_cast<double>(planned[stage][category]), wanted, share * wanted) << to_string(category);
     };
     // Nearer than the rows of zeros that a GPU's token table has.
+    // Slices end where rows do: the replica with most of them has little more.
     for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::workspace})
-      expect_near(category, 0.0005);
+      expect_near(category, layout.zero_stage < 2 ? 0.0005 : 0.005);
     expect_near(Category::activations, 0.01);
     const double total = static_cast<double>(exact[stage].total()) - products;
     EXPECT_NEAR(static_cast<double>(planned[stage].total()), total, 0.01 * total);
@@ -238,6 +239,9 @@ TEST(LayoutMemory, agrees_for_every_family) {
   for (const char* const model : {"smollm2-360m", "llama-3.2-1b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b"})
     for (const char* const layout : {"data=2", "data=2,pipeline=2,recompute=selective", "pipeline=2,recompute=full"})
       expect_memory_of_train(model, std::string(layout) + ",micro_batch=4", 32, 1024);
+  for (const char* const zero : {"zero=2", "zero=3"})
+    for (const char* const layout : {"data=4", "data=8,pipeline=2", "data=4,tensor=2,sequence_parallel=1"})
+      expect_memory_of_train("llama-3.2-1b", fmt::format("{},{},recompute=full,micro_batch=1", layout, zero), 32, 1024);
   for (const char* const model : {"llama-3.2-1b", "mistral-7b", "qwen3-0.6b"})
     expect_memory_of_train(model, "data=2,tensor=4,sequence_parallel=1,zero=1,micro_batch=4", 32, 1024);
   expect_memory_of_train("llama3-70b", "data=2,tensor=16,pipeline=4,recompute=full,micro_batch=1", 32, 4096);
@@ -312,8 +316,10 @@ TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
 // rank has those of the block at work whole; of ZeRO-1 it has all of them, and of ZeRO-3 those of that block.
 TEST(LayoutMemory, zero_2_has_the_gradients_of_the_block_at_work) {
   const ModelConfig model = model_preset("gpt-22b");
+  Implementation program;  // which shards the tables, too
+  program.arenas_of_train = false;
   const auto bytes = [&](const char* text, Category category) {
-    return static_cast<double>(layout_memory(model, layout_of(text, 64), espalier_implementation(), 2048)[0][category]);
+    return static_cast<double>(layout_memory(model, layout_of(text, 64), program, 2048)[0][category]);
   };
   const double block = 4 * parameters_per_layer_on_rank(model, {});
   const double workspace = bytes("data=8,zero=1", Category::workspace);

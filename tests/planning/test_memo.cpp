@@ -269,7 +269,7 @@ TEST(Memo, zero_3_is_told_as_it_is) {
   ASSERT_GT(best.overlapped_data_seconds, 0);
   EXPECT_THAT(memo.text, HasSubstr(fmt::format("{} overlap with other work", time_text(best.overlapped_data_seconds))));
   EXPECT_THAT(memo.text, HasSubstr("Without that overlap the step would take "));
-  for (const char* const false_here : {"only bound", "not overlapped", "once per step", "last backward"})
+  for (const char* const false_here : {"only bound", "Then all are gathered", "once per step", "last backward"})
     EXPECT_THAT(memo.text, Not(HasSubstr(false_here)));
 }
 

@@ -242,7 +242,8 @@ TEST(PriceLayout, zero_3_gathers_weights_as_wide_as_they_are) {
   PlanProblem problem = problem_of("gpt3-13b", "a100-80:2");
   problem.cluster.node.latency = problem.cluster.network.latency = 0;
   const auto reduction = [&](const char* text) { return price_layout(problem, layout_of(text, 64)).reduction_seconds; };
-  EXPECT_NEAR(reduction("data=16,zero=3,precision=fp32") / reduction("data=16,zero=3"), 12.0 / 8, 1e-9);
+  EXPECT_NEAR(reduction("data=16,zero=3,precision=fp32") / reduction("data=16,zero=3"), 12.0 / 8, 1e-3)
+      << "but for the tables, which are gathered once a step";
 }
 
 // Narayanan et al. 2021, section 5.4: tensor parallelism belongs inside a node, pipelines between them; and

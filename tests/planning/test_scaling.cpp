@@ -36,11 +36,11 @@ TEST(Scaling, more_than_all_is_explained) {
   space.only_runnable = true;
   const auto points = predict_scaling(problem, space, {8, 16, 32}, false);
   ASSERT_GT(points[1].efficiency, 1.01);
-  EXPECT_THAT(points[1].limited_by, StartsWith("above 100 %: less tensor_comm ("));
+  EXPECT_THAT(points[1].limited_by, StartsWith("above 100 %: less data_comm ("));
   EXPECT_THAT(points[1].limited_by, HasSubstr("does not fit on 8 devices"));
   const std::string text = scaling_text(problem, points);
   for (const char* const part :
-       {"+-19 %", "GiB free", "                  above 100 %: less tensor_comm (", "efficiency", "MFU"})
+       {"+-", "GiB free", "                  above 100 %: less data_comm (", "efficiency", "MFU"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 
@@ -49,10 +49,10 @@ TEST(Scaling, points_that_train_cannot_run_are_marked) {
   LayoutSpace space{.num_devices = 8, .global_batch = 512};
   const std::string built = scaling_text(problem, predict_scaling(problem, space, {8, 16}, false));
   EXPECT_THAT(built, Not(HasSubstr("*")));
-  space.zero_stage = 3;  // what is left is not built
+  space.precisions = {Precision::fp8};  // what is left is not built
   const std::string text = scaling_text(problem, predict_scaling(problem, space, {8, 16}, false));
-  EXPECT_THAT(text, HasSubstr("ZeRO-3, bf16 *\n"));
-  EXPECT_THAT(text, HasSubstr("* estimated only: train has no ZeRO-3 yet"));
+  EXPECT_THAT(text, HasSubstr("fp8 *\n"));
+  EXPECT_THAT(text, HasSubstr("* estimated only: train does not compute in fp8 yet"));
 }
 
 TEST(Scaling, goals_say_from_which_size_on_they_hold) {
