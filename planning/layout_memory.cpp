@@ -21,9 +21,8 @@ constexpr double bucket_elements = 4 << 20;        // of a gradient bucket under
 constexpr double deepspeed_bucket_elements = 5e8;  // its reduce_bucket_size
 constexpr double gathered_layers = 2;              // ZeRO-3: the block at work and the next one
 
-// Sums of the few addends of a stage stay countable.
 void add(MemoryByCategory& memory, Category category, double bytes) {
-  constexpr double beyond_any_device = 0x1p58;
+  constexpr double beyond_any_device = 0x1p58;  // sums of the few addends of a stage stay countable
   memory.bytes[static_cast<std::size_t>(category)] +=
       static_cast<std::size_t>(std::clamp(bytes, 0.0, beyond_any_device));
 }
@@ -76,7 +75,6 @@ double gradient_workspace(const Layout& layout, const Stage& stage, const BlockM
   return bytes;
 }
 
-// Memory of a rank of each stage, category by category.
 class StageMemory {
  public:
   StageMemory(const ModelConfig& model, const Layout& layout, const Implementation& implementation,
@@ -136,8 +134,7 @@ class StageMemory {
     const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
     const double table =
         shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * to_double(model_.hidden_size) : 0;
-    const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
-    return {.all = stage.num_blocks() * block + embedding + head + second_table,
+    return {.all = stage.num_blocks() * block + embedding + head + (stage.first ? 0 : table),  // again, for the head
             .blocks = stage.num_blocks() * block,
             .largest = shards_layers() ? block : std::max({block, embedding, head}),
             .table = table,
@@ -155,11 +152,10 @@ class StageMemory {
     const bool gathers = shards_layers() && layout_.zero_stage == 3;
     add(memory, Category::weights,
         whole * whole_.weights + (elements.all - whole) * each_.weights + (gathers ? gathered * whole_.weights : 0));
+    const double copied = implementation_.copies_gradients ? activation_bytes(layout_.precision) : 0;
     add(memory, Category::gradients,
-        whole * whole_.gradients + (elements.all - whole) * each_.gradients +
+        whole * whole_.gradients + (elements.all - whole) * each_.gradients + elements.all * copied +
             (shards_layers() ? gathered_layers * elements.largest * whole_.gradients : 0));
-    if (implementation_.copies_gradients)
-      add(memory, Category::gradients, elements.all * activation_bytes(layout_.precision));
     // Both stages of a tied table share its optimizer, where replicas share at all.
     const bool shares = implementation_.arenas_of_train && layout_.zero_stage > 0 && layout_.data > 1;
     const double others = shares ? elements.table / 2 : 0;
@@ -178,10 +174,10 @@ class StageMemory {
       add(memory, Category::communication,
           staged_bytes(elements.table * whole_.gradients, 2 * replicas_) +
               staged_bytes((elements.all - elements.table) * whole_.gradients, replicas_));
-    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction))
-      add(memory, Category::communication,
-          2 * std::min(elements.all, implementation_.reduces_all ? deepspeed_bucket_elements : bucket_elements) *
-              whole_.gradients);
+    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction)) {
+      const double bucket = implementation_.reduces_all ? deepspeed_bucket_elements : bucket_elements;
+      add(memory, Category::communication, 2 * std::min(elements.all, bucket) * whole_.gradients);
+    }
     if (layout_.pipeline > 1 && !implementation_.arenas_of_train)
       add(memory, Category::communication, 2 * stream_);
   }
@@ -235,9 +231,8 @@ class StageMemory {
     const double asked = static_cast<double>(memory[Category::activations] + memory[Category::workspace] +
                                              memory[Category::communication]);
     const int groups = (layout_.tensor > 1 ? 1 : 0) + (replicas_ > 1 ? 1 : 0) + (layout_.pipeline > 1 ? 1 : 0);
-    add(memory, Category::workspace,
-        (implementation_.reserved_times - 1) * asked + implementation_.library_bytes +
-            groups * implementation_.communicator_bytes);
+    const double libraries = implementation_.library_bytes + groups * implementation_.communicator_bytes;
+    add(memory, Category::workspace, (implementation_.reserved_times - 1) * asked + libraries);
   }
 
   // What recomputation fills again, and gradients of the activations.
@@ -254,9 +249,7 @@ class StageMemory {
       return to_double(block_.recomputed);
     if (layout_.recompute == Recompute::none || kept_ >= kept_without_recomputation_)
       return 0;
-    if (layout_.recompute != Recompute::full)
-      return kept_without_recomputation_ - kept_;
-    return kept_without_recomputation_;
+    return kept_without_recomputation_ - (layout_.recompute == Recompute::full ? 0 : kept_);
   }
 
   const ModelConfig& model_;
@@ -340,8 +333,8 @@ double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layo
                           to_double(model.hidden_size) * copied_columns;
   if (experts.count == 0)
     return of_token;
-  const double all = expert_parameters_on_rank(model, layout, experts);
-  return of_token + all - all * experts.of_token * experts.parallel / experts.count;  // those of a token were counted
+  const double all = expert_parameters_on_rank(model, layout, experts);  // those of a token are in of_token
+  return of_token + all - all * experts.of_token * experts.parallel / experts.count;
 }
 
 double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {

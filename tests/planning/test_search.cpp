@@ -210,9 +210,10 @@ TEST(Search, recommends_what_train_runs) {
 
 // Of layouts whose difference the prediction's error hides, the one with fewest stages and tensor ranks is the answer.
 TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
-  const PlanProblem problem = problem_of("gpt-22b", "a100-80:8", 2048);
-  LayoutSpace space{.num_devices = 64, .global_batch = 512};
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  LayoutSpace space{.num_devices = 32, .global_batch = 128};
   const SearchResult result = recommend_layouts(problem, space);
+  ASSERT_FALSE(result.ranking.empty());
   const LayoutPrice& answer = result.ranking.front();
   double fastest = answer.step_seconds;
   for (const LayoutPrice& price : result.ranking)
@@ -238,10 +239,10 @@ TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
 
 // A measured machine has its own error.
 TEST(Search, a_calibrated_machine_tells_more_apart) {
-  PlanProblem problem = problem_of("gpt-22b", "a100-80:8", 2048);
+  PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   problem.cluster.device.error_share = 0.001;
   EXPECT_EQ(told_apart_share(problem.cluster), 0.001);
-  const LayoutPrice price = search_layouts(problem, {.num_devices = 64, .global_batch = 512}, 1).ranking.front();
+  const LayoutPrice price = search_layouts(problem, {.num_devices = 32, .global_batch = 128}, 1).ranking.front();
   EXPECT_DOUBLE_EQ(price.step_interval.low, price.step_seconds * 0.999);
   EXPECT_DOUBLE_EQ(price.step_interval.high, price.step_seconds * 1.001);
 }
