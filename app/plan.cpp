@@ -144,8 +144,9 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
   }
   const std::size_t most = options.top.value_or(most_listed);
   const std::string not_built = not_built_text(problem, result);
-  print_answer("{}\n{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-               ranking_text(problem, result.ranking, most),
+  const std::string alike = alike_text(problem, result);
+  print_answer("{}\n{}{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+               ranking_text(problem, result.ranking, most), alike.empty() ? "" : fmt::format("   {}\n", alike),
                not_built.empty() ? "" : fmt::format("   not built yet: {}\n", not_built), price_text(problem, best),
                rejections_text(plain, result, most));
   if (!points.empty()) {

@@ -57,7 +57,7 @@ struct Accelerator {
   int processors = 1;           ///< streaming multiprocessors, compute units or cores: tiles that run at once
   double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
   double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
-  double error_share = 0.1;     ///< the calibration's own error: half the width of the error bars
+  double error_share = 0;  ///< of the calibration, either way; 0: not measured, published cases tell (interval.hpp)
   std::string unmeasured;       ///< where no published run on it was compared: what its shares are taken from
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap
   std::array<MatrixRate, num_precisions> rates;

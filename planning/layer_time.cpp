@@ -69,12 +69,32 @@ struct Block {
     }
     const double batch = sequences * heads;
     const double own = length / layout.context;
-    pass.products = (backward ? 2 : 1) * (product_seconds(device(), precision, own, length, head_size, batch) +
-                                          product_seconds(device(), precision, own, head_size, length, batch));
+    pass.products = (backward ? 2 : 1) * narrow_loads(head_size * activation_bytes(precision)) *
+                    (product_seconds(device(), precision, own, length, head_size, batch) +
+                     product_seconds(device(), precision, own, head_size, length, batch));
     // Bytes per score: forward writes them, softmax and dropout read and write, the product reads; mask of one byte.
     const double bytes = backward ? 8 * e + 3 : 6 * e + 1;
     pass.elementwise = traffic_seconds(device(), bytes * batch * own * length);
     return pass;
+  }
+
+  // Times as long that products of heads take whose rows are no multiple of the 16 bytes that matrix units load at
+  // once: loads of 8 or 4 bytes, in each of two operands.
+  static double narrow_loads(double row_bytes) {
+    double width = 16;
+    while (width > 4 && std::fmod(row_bytes, width) != 0)
+      width /= 2;
+    return (16 / width) * (16 / width);
+  }
+
+  // Rows go to the ranks that have their experts, and come back.
+  double experts_seconds() const {
+    const Experts& experts = implementation.experts;
+    if (experts.count == 0 || experts.parallel == 1)
+      return 0;
+    const double bytes = e * rows / (layout.sequence_parallel ? t : 1) * c * experts.of_token;
+    return 2 * collective_seconds(cluster, Collective::all_gather, {.size = experts.parallel, .stride = layout.tensor},
+                                  bytes);
   }
 
   // Twice the keys that a query sees, on average over queries and layers: the length, or less with windows.
@@ -193,14 +213,14 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   time.forward = attention;
   time.forward.products += block.products(work.forward);
   time.forward.elementwise += block.elementwise(false);
-  time.forward.tensor = block.tensor_seconds(work.forward) + context_forward;
+  time.forward.tensor = block.tensor_seconds(work.forward) + context_forward + block.experts_seconds();
   time.forward.host = block.host(1);
 
   time.backward_input = attention_back;
   time.backward_input.products += block.products(work.backward_input);
   time.backward_input.elementwise += block.elementwise(true);
-  time.backward_input.tensor =
-      block.tensor_seconds(work.backward_input) + block.context_seconds(attention_back.products, true);
+  time.backward_input.tensor = block.tensor_seconds(work.backward_input) +
+                               block.context_seconds(attention_back.products, true) + block.experts_seconds();
   time.backward_input.host = block.host(1.3);
 
   time.backward_weight.products = block.products(work.backward_weight);

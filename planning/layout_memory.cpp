@@ -17,12 +17,12 @@
 namespace espalier {
 namespace {
 
-constexpr double bucket_elements = 4 << 20;  // of a gradient bucket under reduction
-constexpr double gathered_layers = 2;        // ZeRO-3: the block at work and the next one
+constexpr double bucket_elements = 4 << 20;        // of a gradient bucket under reduction
+constexpr double deepspeed_bucket_elements = 5e8;  // its reduce_bucket_size
+constexpr double gathered_layers = 2;              // ZeRO-3: the block at work and the next one
 
-// Sums of the few addends of a stage stay countable.
 void add(MemoryByCategory& memory, Category category, double bytes) {
-  constexpr double beyond_any_device = 0x1p58;
+  constexpr double beyond_any_device = 0x1p58;  // sums of the few addends of a stage stay countable
   memory.bytes[static_cast<std::size_t>(category)] +=
       static_cast<std::size_t>(std::clamp(bytes, 0.0, beyond_any_device));
 }
@@ -51,6 +51,7 @@ struct StageElements {
   double all = 0;
   double largest = 0;  // of what ZeRO gathers or scatters at a time: a block, the embedding, the head
   double table = 0;    // of all: the token table of a tied model, where another stage has it, too
+  double again = 0;    // what ZeRO shards more often: experts, which fewer ranks have alike
 };
 
 // What `train` keeps for backward beside the slots (ActivationPlan::take_gradients): gradients of one block and of the
@@ -73,7 +74,6 @@ double gradient_workspace(const Layout& layout, const Stage& stage, const BlockM
   return bytes;
 }
 
-// Memory of a rank of each stage, category by category.
 class StageMemory {
  public:
   StageMemory(const ModelConfig& model, const Layout& layout, const Implementation& implementation,
@@ -127,25 +127,28 @@ class StageMemory {
   }
 
   StageElements elements_of(const Stage& stage) const {
-    const double block = parameters_per_layer_on_rank(model_, layout_);
+    const double block = parameters_per_layer_on_rank(model_, layout_, implementation_.experts);
     const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_, implementation_) : 0;
     const double head = stage.last ? head_parameters_on_rank(model_, layout_, implementation_) : 0;
     const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
     const double table =
         shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * to_double(model_.hidden_size) : 0;
-    const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
-    return {.all = stage.num_blocks() * block + embedding + head + second_table,
+    return {.all = stage.num_blocks() * block + embedding + head + (stage.first ? 0 : table),  // again, for the head
             .largest = std::max({block, embedding, head}),
-            .table = table};
+            .table = table,
+            .again = layout_.zero_stage > 0 ? stage.num_blocks() * (implementation_.experts.parallel - 1) *
+                                                  expert_parameters_on_rank(model_, layout_, implementation_.experts)
+                                            : 0};
   }
 
   void add_states(MemoryByCategory& memory, const StageElements& elements) const {
     add(memory, Category::weights, elements.all * each_.weights);
-    add(memory, Category::gradients, elements.all * each_.gradients);
+    const double copied = implementation_.copies_gradients ? activation_bytes(layout_.precision) : 0;
+    add(memory, Category::gradients, elements.all * (each_.gradients + copied));
     // Both stages of a tied table share its optimizer, where replicas share at all.
     const bool shares = implementation_.arenas_of_train && layout_.zero_stage > 0 && layout_.data > 1;
     const double others = shares ? elements.table / 2 : 0;
-    add(memory, Category::optimizer, (elements.all - others) * each_.optimizer);
+    add(memory, Category::optimizer, (elements.all - others + elements.again) * each_.optimizer);
   }
 
   // What lies between a rank and the replicas of its shard, and messages to other stages.
@@ -160,8 +163,10 @@ class StageMemory {
       add(memory, Category::communication,
           staged_bytes(elements.table * whole_.gradients, 2 * replicas_) +
               staged_bytes((elements.all - elements.table) * whole_.gradients, replicas_));
-    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction))
-      add(memory, Category::communication, 2 * bucket_elements * whole_.gradients);
+    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction)) {
+      const double bucket = implementation_.reduces_all ? deepspeed_bucket_elements : bucket_elements;
+      add(memory, Category::communication, 2 * std::min(elements.all, bucket) * whole_.gradients);
+    }
     if (layout_.pipeline > 1 && !implementation_.arenas_of_train)
       add(memory, Category::communication, 2 * stream_);
   }
@@ -214,7 +219,9 @@ class StageMemory {
   void add_reserve(MemoryByCategory& memory) const {
     const double asked = static_cast<double>(memory[Category::activations] + memory[Category::workspace] +
                                              memory[Category::communication]);
-    add(memory, Category::workspace, (implementation_.reserved_times - 1) * asked + implementation_.library_bytes);
+    const int groups = (layout_.tensor > 1 ? 1 : 0) + (replicas_ > 1 ? 1 : 0) + (layout_.pipeline > 1 ? 1 : 0);
+    const double libraries = implementation_.library_bytes + groups * implementation_.communicator_bytes;
+    add(memory, Category::workspace, (implementation_.reserved_times - 1) * asked + libraries);
   }
 
   // What recomputation fills again, and gradients of the activations.
@@ -231,9 +238,7 @@ class StageMemory {
       return to_double(block_.recomputed);
     if (layout_.recompute == Recompute::none || kept_ >= kept_without_recomputation_)
       return 0;
-    if (layout_.recompute != Recompute::full)
-      return kept_without_recomputation_ - kept_;
-    return kept_without_recomputation_;
+    return kept_without_recomputation_ - (layout_.recompute == Recompute::full ? 0 : kept_);
   }
 
   const ModelConfig& model_;
@@ -296,6 +301,11 @@ double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout
       kept += (2 * activation_bytes(layout.precision) + masks) * to_double(shape.attention.num_heads) *
               to_double(shape.tokens()) * to_double(sequence_length);
   }
+  const double e = activation_bytes(layout.precision);
+  if (implementation.keeps_rows && layout.sequence_parallel)  // before attention and before the feed-forward
+    kept += 2 * e * to_double(shape.rows * shape.channels) * (layout.tensor - 1);
+  if (implementation.copies_logits && model.gated() && layout.recompute != Recompute::full)
+    kept += e * to_double(shape.tokens() * shape.ffn);
   if (layout.recompute == Recompute::full)
     return implementation.recompute_share * to_double(block.stream) + (1 - implementation.recompute_share) * kept;
   return kept;
@@ -305,11 +315,21 @@ double kv_size_on_rank(const ModelConfig& model, const Layout& layout) {
   return to_double(model.head_size()) * std::ceil(to_double(model.kv_heads()) / layout.tensor);
 }
 
-double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout) {
+double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {
   const double norms = 2 * to_double(norm_parameters(model));
   const double copied_columns = 2 * (kv_size_on_rank(model, layout) - to_double(model.kv_size()) / layout.tensor);
-  return norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
-         to_double(model.hidden_size) * copied_columns;
+  const double of_token = norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
+                          to_double(model.hidden_size) * copied_columns;
+  if (experts.count == 0)
+    return of_token;
+  const double all = expert_parameters_on_rank(model, layout, experts);  // those of a token are in of_token
+  return of_token + all - all * experts.of_token * experts.parallel / experts.count;
+}
+
+double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {
+  const double expert = (model.gated() ? 3.0 : 2.0) * to_double(model.hidden_size) * to_double(model.ffn_hidden_size) /
+                        experts.of_token / layout.tensor;
+  return expert * experts.count / experts.parallel;
 }
 
 double vocabulary_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {

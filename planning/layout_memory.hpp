@@ -39,9 +39,10 @@ double kv_size_on_rank(const ModelConfig& model, const Layout& layout);
 /// Logits of a row, and rows of the token table, in the memory of the tensor rank that has most of the vocabulary.
 double vocabulary_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation);
 
-/// Elements of the weights on a tensor rank: of one block, of the embedding (the position table is not split), of the
-/// head.
-double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout);
+/// Elements of the weights on a tensor rank: of one block with the rank's experts, of these, of the embedding (the
+/// position table is not split), of the head.
+double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts = {});
+double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts);
 double embedding_parameters_on_rank(const ModelConfig& model, const Layout& layout,
                                     const Implementation& implementation);
 double head_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation);

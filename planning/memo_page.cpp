@@ -119,6 +119,8 @@ class MemoPage : MemoText {
     std::string why = next.reason;
     if (const std::size_t cause = why.find("): "); cause != std::string::npos)
       why.replace(cause, 3, "). Cause: ");
+    if (const std::size_t more = why.find("; "); more != std::string::npos)
+      why.replace(more, 2, ". But ");
     say("The next best split is {}. It is {}.\n\n", mesh_text(next.layout), why);
   }
 
@@ -137,12 +139,10 @@ class MemoPage : MemoText {
   void certainty() {
     say("## How sure we are\n\n");
     say_what_was_not_run({problem_});
-    say("- In 9 of 10 published cases like it, a step takes {} s.\n", interval_text(best_.step_interval));
-    const auto close = std::ranges::count_if(
-        result_.ranking, [&](const LayoutPrice& each) { return each.step_seconds <= best_.step_interval.high; });
-    if (close > 1)
-      say("- {} more of the ranking lie within that: the error cannot tell them apart.\n",
-          counted(close - 1, "layout"));
+    say("- In 9 of 10 {}, a step takes {} s.\n", time_kind(problem_, best_).name, interval_text(best_.step_interval));
+    if (result_.num_alike > 1)
+      say("- The prediction does not tell {} layouts apart. The answer has fewest stages, then least tensor parallelism.\n",
+          result_.num_alike);
     say("- Memory is counted from shapes. The runtime keeps {} of each device.\n\n",
         bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
   }

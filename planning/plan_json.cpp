@@ -135,6 +135,7 @@ const char* to_string(Verdict verdict) {
     case Verdict::impossible: return "impossible";
     case Verdict::too_large: return "too_large";
     case Verdict::slower: return "slower";
+    case Verdict::alike: return "alike";
     case Verdict::not_searched: return "not_searched";
   }
   return "unknown";
@@ -214,6 +215,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   }
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
+  json["num_alike"] = result.num_alike;
   json["not_built"] = Json();
   if (result.not_built) {
     json["not_built"] = price_json(problem, *result.not_built);

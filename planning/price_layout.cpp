@@ -115,7 +115,7 @@ class Pricer {
   }
 
   double elements(const ChunkParts& chunk) const {
-    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
+    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_, problem_.implementation.experts) +
            (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0) +
            (chunk.head ? head_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0);
   }
@@ -254,7 +254,9 @@ class Pricer {
     if (layout_.zero_stage == 0)
       reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * states_.gradients);
     if (layout_.zero_stage == 1)
-      reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, most * states_.gradients);
+      reduce = collective_seconds(
+          cluster(), problem_.implementation.reduces_all ? Collective::all_reduce : Collective::reduce_scatter, axis,
+          most * states_.gradients);
     if (layout_.zero_stage == 1 || layout_.zero_stage == 2)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, most * states_.weights);
     const double microbatches = to_double(layout_.num_microbatches());
@@ -295,9 +297,10 @@ class Pricer {
     result.tokens_per_second = tokens / result.step_seconds;
     result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
                                      layout_.num_devices());
-    result.error_share = cluster().device.error_share;
-    result.step_interval = step_interval(problem_, layout_, result.step_seconds);
-    result.memory_interval = memory_interval(problem_, layout_, static_cast<double>(result.memory_bytes));
+    result.step_interval = step_interval(problem_, result);
+    result.memory_interval = memory_interval(problem_, result);
+    result.error_share = std::max(result.step_interval.high / result.step_seconds - 1,
+                                  1 - result.step_interval.low / result.step_seconds);
   }
 
   const PlanProblem& problem_;

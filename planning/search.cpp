@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "io/units.hpp"
+#include "planning/interval.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
@@ -156,11 +157,27 @@ std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, 
   return "outside of what was searched";
 }
 
+// Of a layout that can be the answer as well as `best`.
+Rejection not_the_answer(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  if (price.step_seconds >= best.step_seconds)
+    return {price.layout, Verdict::slower, why_slower(problem, price, best)};
+  const char* more = price.layout.pipeline > best.layout.pipeline ? "; it has more stages"
+                     : price.layout.tensor > best.layout.tensor   ? "; it has more tensor parallelism"
+                                                                  : "";
+  return {price.layout, Verdict::alike,
+          fmt::format("faster by {}, which the prediction does not tell apart{}", against_text(price, best), more)};
+}
+
 // Of an idea that fits; `best` may be none.
 Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
                      const LayoutPrice* best) {
-  if (best && price.step_seconds >= best->step_seconds)
-    return {price.layout, Verdict::slower, why_slower(problem, price, *best)};
+  const auto is_in_space = [&] {
+    return choices_left(space, price.layout).empty() && price.layout.context == best->layout.context &&
+           (!space.only_runnable || why_not_runnable(problem.model.num_layers, price.layout).empty());
+  };
+  if (best && (price.step_seconds >= best->step_seconds ||
+               (price.step_seconds * (1 + told_apart_share(problem.cluster)) > best->step_seconds && is_in_space())))
+    return not_the_answer(problem, price, *best);
   return {price.layout, Verdict::not_searched,
           fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
                       why_not_found(problem, space, price.layout))};
@@ -237,6 +254,29 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   return not_chosen(problem, space, *fastest, best);
 }
 
+// How many of the first `count`, which are sorted, the prediction does not tell from the first.
+std::size_t count_alike(const PlanProblem& problem, const std::vector<LayoutPrice>& ranking, std::size_t count) {
+  std::size_t alike = 0;
+  while (alike < count &&
+         ranking[alike].step_seconds < ranking.front().step_seconds * (1 + told_apart_share(problem.cluster)))
+    ++alike;
+  return alike;
+}
+
+const LayoutPrice& fastest_of(const std::vector<LayoutPrice>& ranking) {
+  return *std::ranges::min_element(ranking, {}, &LayoutPrice::step_seconds);
+}
+
+void simplest_first(std::vector<LayoutPrice>& ranking, std::size_t num_alike) {
+  if (num_alike < 2)
+    return;
+  const auto end = ranking.begin() + static_cast<std::ptrdiff_t>(num_alike);
+  const auto simplest = std::min_element(ranking.begin(), end, [](const LayoutPrice& a, const LayoutPrice& b) {
+    return std::pair(a.layout.pipeline, a.layout.tensor) < std::pair(b.layout.pipeline, b.layout.tensor);
+  });
+  std::rotate(ranking.begin(), simplest, simplest + 1);
+}
+
 // Whether a layout is an idea with choices beside it, and no other split.
 bool follows(const Layout& layout, const Layout& idea) {
   return degrees_of(layout) == degrees_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
@@ -270,7 +310,8 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
   return rejections;
 }
 
-SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated) {
+SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated,
+                            Prefer prefer) {
   SearchResult result;
   const Candidates found = price_all(problem, enumerate_layouts(problem, space), result);
   std::vector<const Choices*> meshes;
@@ -281,10 +322,12 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
   for (std::size_t i = 0; i < meshes.size(); ++i)
     result.ranking.push_back(i < simulated ? best_choice(problem, *meshes[i]) : estimated_choice(problem, *meshes[i]));
   std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
+  result.num_alike = count_alike(problem, result.ranking, simulated);
+  if (prefer == Prefer::simplest)
+    simplest_first(result.ranking, result.num_alike);
 
   for (std::size_t i = 1; i < result.ranking.size(); ++i)
-    result.rejections.push_back(
-        {result.ranking[i].layout, Verdict::slower, why_slower(problem, result.ranking[i], result.ranking.front())});
+    result.rejections.push_back(not_the_answer(problem, result.ranking[i], result.ranking.front()));
   result.ranking.resize(simulated);
   std::vector<const LayoutPrice*> too_large;
   for (const auto& [mesh, price] : found.too_large)
@@ -299,17 +342,30 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
   return result;
 }
 
-SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated) {
+SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated,
+                             Prefer prefer) {
   space.only_runnable = true;
-  if (SearchResult result = search_layouts(problem, space, most_simulated); !result.ranking.empty())
+  if (SearchResult result = search_layouts(problem, space, most_simulated, prefer); !result.ranking.empty())
     return result;
   space.only_runnable = false;
-  return search_layouts(problem, space, most_simulated);
+  return search_layouts(problem, space, most_simulated, prefer);
+}
+
+std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
+  if (result.num_alike < 2)
+    return "";
+  const LayoutPrice& fastest = fastest_of(result.ranking);
+  const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
+  return fmt::format(
+      "the prediction does not tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
+      "has fewest stages, then least tensor parallelism{}",
+      result.num_alike, 100 * told_apart_share(problem.cluster),
+      slower > equal_share ? fmt::format("; {} is {:.1f} % faster", fastest.layout.text(), 100 * slower) : "");
 }
 
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
   constexpr double least_gain = 0.005;
-  SearchResult result = search_runnable(problem, space);
+  SearchResult result = search_runnable(problem, space, 16, Prefer::simplest);
   if (!space.only_runnable)
     return result;
   LayoutSpace all = space;
@@ -319,7 +375,7 @@ SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
     return why_not_runnable(problem.model.num_layers, price.layout).empty();
   };
   const auto other = std::ranges::find_if_not(open.ranking, is_built);
-  if (other != open.ranking.end() && result.ranking.front().step_seconds > (1 + least_gain) * other->step_seconds)
+  if (other != open.ranking.end() && fastest_of(result.ranking).step_seconds > (1 + least_gain) * other->step_seconds)
     result.not_built = *other;
   return result;
 }

@@ -11,7 +11,13 @@
 namespace espalier {
 
 /// Why a layout is not the answer.
-enum class Verdict { impossible, too_large, slower, not_searched };
+enum class Verdict {
+  impossible,
+  too_large,
+  slower,
+  alike,  ///< faster by less than the prediction tells apart, and less simple
+  not_searched
+};
 
 struct Rejection {
   Layout layout;
@@ -21,28 +27,42 @@ struct Rejection {
 
 /// What a search found.
 struct SearchResult {
-  std::vector<LayoutPrice> ranking;   ///< fastest first; of each mesh of ranks the best choice of all else
+  std::vector<LayoutPrice> ranking;   ///< the answer, then the others, fastest first; of each mesh of ranks the best
+                                      ///< choice of all else
+  std::size_t num_alike = 0;          ///< of them, that the prediction does not tell from the fastest
   std::vector<Rejection> rejections;  ///< of each mesh that is not the best, one: slower ones, fastest first; those
                                       ///< too large, smallest first; impossible ones
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
   std::size_t smallest_bytes = 0;  ///< what the smallest layout needs of a device, whether it fits or not
-  /// The fastest layout that `train` cannot run yet, where it is faster than the first of the ranking by 0.5 % or more.
+  /// The fastest layout that `train` cannot run yet, where it is faster than all of the ranking by 0.5 % or more.
   std::optional<LayoutPrice> not_built = {};
 };
 
 /// How much machinery a layout needs: of those that are as fast as each other that with least wins.
 int complexity(const Layout& layout);
 
+/// Which layout is the answer.
+enum class Prefer {
+  fastest,
+  simplest  ///< of those that the prediction does not tell from the fastest: fewest stages, then least tensor
+            ///< parallelism, then the fastest
+};
+
 /// Prices the whole space in closed form, simulates the `most_simulated` best meshes, ranks them. Deterministic.
-SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
+SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16,
+                            Prefer prefer = Prefer::fastest);
 
 /// search_layouts() of what `train` runs, whatever the model; of all layouts where none of those fits.
 /// @param space becomes the one that was searched
-SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated = 16);
+SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated = 16,
+                             Prefer prefer = Prefer::fastest);
 
-/// The answer of `plan`: search_runnable(), and what a layout that is not built yet would bring.
+/// "The prediction does not tell 3 layouts apart (...)", where the answer is one of several; else empty.
+std::string alike_text(const PlanProblem& problem, const SearchResult& result);
+
+/// The answer of `plan`: search_runnable() for the simplest, and what a layout that is not built yet would bring.
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space);
 
 /// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.

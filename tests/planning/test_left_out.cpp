@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/published/kind_interval.hpp"
 #include "tests/published/left_out.hpp"
 
 namespace espalier {
@@ -63,7 +64,7 @@ TEST(LeftOut, what_is_held_and_what_no_row_touches_stays) {
   const LogFactors factors = fit.fit(all_rows);
   EXPECT_NEAR(factors[0], 0, 1e-6);
   for (std::size_t i = 0; i < factors.size(); ++i)
-    if (fit.constants()[i].name == "overlap of tensor collectives") {
+    if (fit.constants()[i].name == "tuned attention share") {
       EXPECT_EQ(factors[i], 0);
     }
 }
@@ -73,6 +74,39 @@ TEST(LeftOut, memory_has_a_target) {
   const PricedCase run = runs(1, 1).front();
   EXPECT_EQ(memory_target().predicted(run.published, run.layout), static_cast<double>(run.price->memory_bytes));
   EXPECT_EQ(time_target().predicted(run.published, run.layout), run.price->step_seconds);
+}
+
+// Of source a each row is in the range of b, of b none in that of a, which counts as much.
+TEST(LeftOut, intervals_are_judged_by_other_sources) {
+  std::vector<KindError> errors;
+  for (int i = 0; i < 100; ++i) {
+    errors.push_back({"kind", "a", 1});
+    errors.push_back({"kind", "b", i < 50 ? 0.5 : 2});
+  }
+  const std::vector<KindInterval> kinds = kind_intervals(errors);
+  ASSERT_EQ(kinds.size(), 2u);
+  EXPECT_EQ(kinds[0].rows, 200u);
+  EXPECT_EQ(kinds[0].sources, 2u);
+  EXPECT_EQ(kinds[0].low, 0.5);
+  EXPECT_EQ(kinds[0].high, 2);
+  EXPECT_EQ(kinds[0].held, 0.5);
+  EXPECT_EQ(kinds[1].held, 0.5);
+  EXPECT_EQ(kind_intervals({{"kind", "a", 1}})[0].held, 0) << "no other source holds it";
+}
+
+// Differences below 10 % are right half of the time, those beyond it always: the share where 9 of 10 are right.
+TEST(LeftOut, pairs_tell_how_far_predictions_must_differ) {
+  std::vector<LayoutPair> pairs;
+  for (int i = 0; i < 100; ++i) {
+    pairs.push_back({"a", 0.1 + 0.001 * i, true});
+    pairs.push_back({"a", 0.001 * i, i % 2 == 0});
+  }
+  EXPECT_NEAR(told_apart_by(pairs), 0.075, 0.003);
+  std::vector<LayoutPair> of_rows;
+  add_pairs({{"a", "x", 1.2, 3}, {"a", "y", 1, 2}, {"a", "y", 1.1, 2}}, of_rows);
+  ASSERT_EQ(of_rows.size(), 2u) << "the same layout twice is no pair";
+  EXPECT_NEAR(of_rows[0].predicted_share, 0.2, 1e-9);
+  EXPECT_TRUE(of_rows[0].in_order);
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
   EXPECT_EQ(cases[0].price->layout.num_devices(), 64);
   EXPECT_THAT(cases[1].published.why_not, HasSubstr("global_batch_seqs is missing"));
   EXPECT_THAT(cases[2].published.why_not, HasSubstr("neither gpus nor dp"));
-  EXPECT_FALSE(cases[3].published.dense);
+  EXPECT_THAT(cases[3].published.why_not, HasSubstr("experts is missing"));
   EXPECT_FALSE(cases[3].predicted_seconds);
   EXPECT_THAT(cases[4].published.why_not, HasSubstr("micro_batch is no number"));
   EXPECT_EQ(cases[5].price->layout.recompute, Recompute::full);

@@ -16,7 +16,7 @@ import sys
 ABSENT = {"", "-", "--", "?", "n/a", "na", "nan", "null", "unknown"}
 COLUMNS = ["program", "gradient_bytes", "extra_state_bytes", "zero_stage", "sequence_parallel", "schedule", "activation",
            "tied_embeddings", "moe", "flop_count", "comparable", "memory_of", "memory_unit", "memory_by", "analytic", "framework", "micro_batch",
-           "vp", "network_gbps", "recompute_share"]
+           "vp", "network_gbps", "recompute_share", "experts", "top_k", "expert_parallel"]
 
 FUSED_SINCE = 2206  # FlashAttention: arXiv 2205.14135
 SEQUENCE_PARALLEL_SINCE = 2206  # arXiv 2205.05198
@@ -147,6 +147,9 @@ def program(row: Row) -> str:
         "fused_optimizer": elementwise or said.says("torchtitan", "deepspeed"),
         "fused_loss": is_compiled,
         "copies_logits": not (is_compiled or row.is_old or row.is_nemo or row.is_megatron),
+        "keeps_rows": not (row.is_old or row.is_nemo or row.is_megatron),
+        "copies_gradients": said.says("nanotron") or (said.says("bigscience") and "bf16" in row.text("precision")),
+        "reduces_all": said.says("bigscience"),
     }
     return " ".join(name for name, holds in facts.items() if holds)
 
@@ -202,12 +205,18 @@ def recompute_share(row: Row) -> str:
 
 
 def network_gbps(row: Row) -> str:
-    """Of a device: "400 Gb/s RDMA per GPU", "8xHDR200" and "4 OPA100 links/node" of a node of 8."""
+    """Of a device: "400 Gb/s RDMA per GPU", "8xHDR200" and "4 OPA100 links/node" of a node of 8, which BLOOM had."""
     if match := re.search(r"(\d+) Gb/s RDMA per GPU", row.text("notes")):
         return match.group(1)
     if match := re.search(r"8xA100/node, (\d+) OPA100 links/node", row.text("notes")):
         return f"{100 * int(match.group(1)) / 8:g}"
-    return ""
+    return "50" if row.said.says("bigscience") else ""
+
+
+def number_said(row: Row, pattern: str) -> str:
+    """"experts=8, top-k=2, EP4": the number of the pattern's group."""
+    match = re.search(pattern, row.text("notes"), re.IGNORECASE)
+    return match.group(1) if match else ""
 
 
 def micro_batch(row: Row) -> str:
@@ -254,6 +263,9 @@ def facts_of(row: Row) -> dict[str, str]:
         "vp": virtual_stages(row),
         "network_gbps": network_gbps(row),
         "recompute_share": recompute_share(row),
+        "experts": number_said(row, r"\bexperts[ =](\d+)") or number_said(row, r"\b(\d+) experts\b"),
+        "top_k": number_said(row, r"\btop[-_ ]?k?[ =](\d+)\b"),
+        "expert_parallel": number_said(row, r"\bep[ =]?(\d+)\b"),
     }
 
 

@@ -43,6 +43,8 @@ std::string rows_text(const std::vector<PricedCase>& cases) {
                           in_gib(each.published.measured_bytes), 100 * each.memory_error());
     else
       text += fmt::format("{:30}", "");
+    if (const int experts = each.published.problem.implementation.experts.count; experts > 0)
+      text += fmt::format("  {} experts (train has none),", experts);
     text += fmt::format("  {}", each.price ? each.price->layout.text() : each.published.one_block ? "one block" : "");
     text += each.too_large.empty() ? "\n" : fmt::format(" (predicted: {})\n", each.too_large);
   }
@@ -111,7 +113,7 @@ Summaries summaries_of(const std::vector<PricedCase>& cases) {
       made.order.push_back(source);
     Group& mine = made.time[source];
     Group& mine_memory = made.memory[source];
-    if (each.published.timed && each.published.dense) {
+    if (each.published.timed) {
       ++mine.all;
       ++made.all.all;
       if (has_time(each)) {
@@ -190,6 +192,8 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
         row["too_large"] = each.too_large;
       row["layout"] = each.price->layout.text();
       row["seconds"] = json_by_name<Phase>(each.price->seconds.seconds);
+      row["memory"] =
+          json_by_name<Category>(each.price->memory[static_cast<std::size_t>(each.price->peak_stage)].bytes);
     }
     if (!each.published.why_not.empty())
       row["why_not"] = each.published.why_not;

@@ -31,10 +31,6 @@ FittedConstant of_device(std::string name, double spread, double Accelerator::*m
   return {std::move(name), spread, [=](PublishedCase& row) { return &(row.problem.cluster.device.*member); }};
 }
 
-FittedConstant of_rate(std::string name, double spread, double MatrixRate::*member) {
-  return {std::move(name), spread, [=](PublishedCase& row) { return &(rate_of(row).*member); }};
-}
-
 FittedConstant of_attention(std::string name, double spread, double MatrixRate::*member) {
   return {std::move(name), spread, [=](PublishedCase& row) {
             return row.problem.implementation.fused_attention ? &(attention_rate_of(row).*member) : nullptr;
@@ -47,27 +43,15 @@ FittedConstant of_link(std::string name, double spread, LinkTier Cluster::*link,
           }};
 }
 
-FittedConstant of_program(std::string name, double spread, bool Implementation::*where,
-                          double Implementation::*member) {
-  return {std::move(name), spread, [=](PublishedCase& row) {
-            Implementation& program = row.problem.implementation;
-            return where == nullptr || program.*where ? &(program.*member) : nullptr;
-          }};
-}
-
 }  // namespace
 
 std::vector<FittedConstant> constants_of_time(const std::vector<PublishedCase>& cases) {
   std::vector<FittedConstant> all{
-      of_rate("reach of products", 0.15, &MatrixRate::product_share),
       of_attention("attention share", 0.3, &MatrixRate::attention_share),
       of_attention("tuned attention share", 0.3, &MatrixRate::tuned_attention_share),
       of_attention("attention half length", 0.5, &MatrixRate::attention_half_length),
       of_device("memory share", 0.1, &Accelerator::memory_share),
       of_link("node bandwidth", 0.15, &Cluster::node, &LinkTier::bandwidth),
-      of_program("overlap of tensor collectives", 0.4, &Implementation::overlaps_tensor,
-                 &Implementation::overlapped_share),
-      of_program("step when compiled", 0.7, &Implementation::compiled, &Implementation::compiled_step),
   };
   std::set<std::pair<std::string, bool>> curves;
   for (const PublishedCase& row : cases)
@@ -94,7 +78,7 @@ std::vector<FittedConstant> constants_of_memory() {
              Implementation& program = row.problem.implementation;
              return program.reserved_times > 1 ? &program.reserved_times : nullptr;
            }},
-          of_program("libraries", 0.7, nullptr, &Implementation::library_bytes)};
+          {"libraries", 0.7, [](PublishedCase& row) { return &row.problem.implementation.library_bytes; }}};
 }
 
 }  // namespace espalier

@@ -20,7 +20,6 @@ struct PublishedCase {
   std::string framework;  ///< the program that ran it, where the table tells
   std::string why_not;    ///< why its time cannot be priced; empty when it can
   bool timed = false;     ///< has a comparable step time
-  bool dense = true;
   double measured_seconds = 0;
   double measured_bytes = 0;  ///< 0: none published
   bool analytic = false;      ///< its memory is a formula's

@@ -14,10 +14,15 @@
 #include "io/file.hpp"
 #include "io/input_limits.hpp"
 #include "tests/published/case_report.hpp"
+#include "tests/published/kind_interval.hpp"
 #include "tests/published/left_out.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr const char* other_devices = "published cases of devices that nothing was fitted to";
+
+using KindOf = std::function<std::string(const PricedCase&)>;
 
 struct Grouping {
   const char* name;
@@ -100,6 +105,62 @@ void report_rows(const ConstantFit& fit) {
   }
 }
 
+// What rows of each kind took, of what was predicted without their source: the constants of planning/interval.cpp. Then
+// how many rows lie in the intervals that other sources alone would give.
+void report_intervals(const ConstantFit& fit, const KindOf& kind_of, bool has_devices) {
+  std::vector<KindError> errors;
+  for (const auto& each : fit.left_out_errors(groupings[0].group_of)) {
+    const PricedCase& row = fit.cases()[each.row];
+    if (row.price)
+      errors.push_back({kind_of(row), row.published.origin, 1 / (1 + each.error)});
+  }
+  std::vector<KindError> of_devices;
+  if (has_devices)
+    for (const auto& each : fit.left_out_errors(groupings[1].group_of)) {
+      const PricedCase& row = fit.cases()[each.row];
+      if (row.price)
+        of_devices.push_back({other_devices, row.published.origin, 1 / (1 + each.error)});
+    }
+  std::fputs(fmt::format("  {:<60} {:>5} {:>7} {:>6} {:>6} {:>7}\n", "measured / predicted", "rows", "sources", "low",
+                         "high", "held %")
+                 .c_str(),
+             stdout);
+  std::vector<KindInterval> found = kind_intervals(errors);
+  for (KindInterval kind : kind_intervals(of_devices))
+    if (kind.sources > 0) {
+      kind.kind = "the same by rows of each device type, left out";
+      found.push_back(kind);
+    }
+  for (const KindInterval& kind : found)
+    std::fputs(fmt::format("  {:<60} {:>5} {:>7} {:>6.2f} {:>6.2f} {:>7.0f}\n", kind.kind, kind.rows, kind.sources,
+                           kind.low, kind.high, 100 * kind.held)
+                   .c_str(),
+               stdout);
+}
+
+// By how much the predictions of two layouts must differ: the constant `told_apart` of planning/interval.cpp.
+void report_pairs(const ConstantFit& fit) {
+  std::map<std::string, std::vector<LayoutRow>> problems;
+  for (const auto& each : fit.left_out_errors(groupings[0].group_of)) {
+    const PublishedCase& row = fit.cases()[each.row].published;
+    if (fit.cases()[each.row].price)
+      problems[fmt::format("{} {} {} {} {} {} {} {}", row.origin, row.problem.model.num_layers,
+                           row.problem.model.hidden_size, row.problem.sequence_length, row.problem.cluster.device.name,
+                           row.space.num_devices, row.space.global_batch, to_string(row.space.precisions.front()))]
+          .push_back({row.origin, fit.cases()[each.row].layout.text(), row.measured_seconds * (1 + each.error),
+                      row.measured_seconds});
+  }
+  std::vector<LayoutPair> pairs;
+  for (const auto& [problem, rows] : problems)
+    add_pairs(rows, pairs);
+  const std::size_t count = pairs.size();
+  std::fputs(fmt::format("  {} pairs of layouts of one problem; 9 of 10 that are predicted to differ by more than "
+                         "{:.1f} % are in the predicted order\n",
+                         count, 100 * told_apart_by(std::move(pairs)))
+                 .c_str(),
+             stdout);
+}
+
 // Factors that no knowledge holds near those of today, which were fitted to rows of the table, too.
 std::vector<FittedConstant> freed(std::vector<FittedConstant> constants, bool free) {
   constexpr double times = 10;
@@ -125,11 +186,18 @@ int published_left_out(int argc, char** argv) {
   }
   ConstantFit time(std::move(timed), freed(constants_of_time(published), free), time_target());
   report("time", time);
-  const ConstantFit memory(std::move(measured), freed(constants_of_memory(), free), memory_target());
+  const ConstantFit memory(std::move(measured), constants_of_memory(), memory_target());
   report("memory", memory);
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--each-constant") == 0)
       report_each_constant(time);
+    if (std::strcmp(argv[i], "--intervals") == 0) {
+      report_intervals(
+          time, [](const PricedCase& row) { return time_kind(row.published.problem, *row.price).name; }, true);
+      report_pairs(time);
+      report_intervals(
+          memory, [](const PricedCase& row) { return memory_kind(row.published.problem.implementation).name; }, false);
+    }
     if (std::strcmp(argv[i], "--rows") == 0) {
       report_rows(time);
       report_rows(memory);

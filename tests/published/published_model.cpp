@@ -85,7 +85,14 @@ ModelConfig published_model(const CsvRow& row, const Implementation& implementat
   model.num_kv_heads = row.whole("kv_heads").value_or(0);
   model.ffn_hidden_size = row.whole("ffn_hidden").value_or(4 * model.hidden_size);
   model.vocab_size = row.whole("vocab").value_or(default_vocabulary);
+  if (model.num_heads > 0 && model.hidden_size % model.num_heads != 0)  // heads are rounded up
+    model.head_dim = model.hidden_size / model.num_heads + 1;
+  const Experts& experts = implementation.experts;
+  if (experts.count > 0)
+    model.ffn_hidden_size = experts.of_token * row.whole("expert_ffn").value_or(model.ffn_hidden_size);
   decide_variant(model, row);
+  if (experts.count > 0 && !row.has("activation"))
+    set_llama(model, true);
   if (!row.has("vocab"))
     model.vocab_size = usual_vocabulary(model, row);
   model.max_sequence_length = row.whole("seq_len").value_or(0);

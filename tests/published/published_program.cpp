@@ -33,10 +33,15 @@ constexpr std::array words{Word{"fused_attention", &Implementation::fused_attent
                            Word{"fused_elementwise", &Implementation::fused_elementwise},
                            Word{"fused_optimizer", &Implementation::fused_optimizer},
                            Word{"fused_loss", &Implementation::fused_loss},
-                           Word{"copies_logits", &Implementation::copies_logits}};
+                           Word{"copies_logits", &Implementation::copies_logits},
+                           Word{"keeps_rows", &Implementation::keeps_rows},
+                           Word{"copies_gradients", &Implementation::copies_gradients},
+                           Word{"reduces_all", &Implementation::reduces_all}};
 
 constexpr double reserved_times = 1.1;   // of what is asked of an allocator
 constexpr double library_bytes = 1.5e9;  // of context, libraries and their buffers, on A100 [bigscience, tr11-176B-ml]
+constexpr double communicator_bytes =
+    0.4e9;  // of NCCL: buffers of 4 MiB and more for each of 16 to 32 channels, both ways
 constexpr const char* program_of_today =
     "fused_attention overlaps_reduction overlaps_gather overlaps_tensor_backward fused_accumulation splits_messages";
 
@@ -44,6 +49,15 @@ constexpr const char* program_of_today =
                                 const std::string& wanted) {
   throw Error(ExitCode::data,
               {.what = column + " is unknown", .where = row.where(), .got = got, .wanted = wanted, .todo = {}});
+}
+
+// One expert is a dense model.
+Experts published_experts(const CsvRow& row) {
+  const auto count = [&](const char* column) { return static_cast<int>(row.whole(column).value_or(0)); };
+  const int experts = std::max(count("experts"), count("num_experts"));
+  if (experts < 2)
+    return {};
+  return {.count = experts, .of_token = std::max(1, count("top_k")), .parallel = std::max(1, count("expert_parallel"))};
 }
 
 }  // namespace
@@ -63,13 +77,16 @@ Implementation published_implementation(const CsvRow& row) {
   require_word(row, "memory_by", {"allocated", "reserved", "driver"});
   if (row.has("memory_by") && row.text("memory_by") != "allocated")
     made.reserved_times = reserved_times;
-  if (row.text("memory_by") == "driver")
+  if (row.text("memory_by") == "driver") {
     made.library_bytes = library_bytes;
+    made.communicator_bytes = communicator_bytes;
+  }
   made.recomputes_attention = true;
   made.arenas_of_train = false;
   require_word(row, "gradient_bytes", {"2", "4"});
   made.gradient_bytes = row.text("gradient_bytes") == "2" ? 2 : 4;
   made.extra_state_bytes = static_cast<int>(row.whole("extra_state_bytes").value_or(0));
+  made.experts = published_experts(row);
   return made;
 }
 

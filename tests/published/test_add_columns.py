@@ -48,6 +48,18 @@ class TestWords(unittest.TestCase):
 
 
 class TestFacts(unittest.TestCase):
+    def test_what_programs_keep(self):
+        self.assertLess({"keeps_rows", "copies_gradients"}, program("huggingface/nanotron"))
+        self.assertFalse({"keeps_rows", "copies_gradients", "reduces_all"} & program("NVIDIA/Megatron-LM 2024"))
+        self.assertLess({"copies_gradients", "reduces_all"}, program("bigscience-workshop/bigscience", precision="bf16"))
+        self.assertEqual(facts("bigscience-workshop/bigscience", "")["network_gbps"], "50")
+
+    def test_experts(self):
+        said = facts("x", "64 experts, top-k=6, EP8")
+        self.assertEqual([said[name] for name in ("experts", "top_k", "expert_parallel")], ["64", "6", "8"])
+        self.assertEqual(facts("x", "experts=8; top_k=2")["top_k"], "2")
+        self.assertEqual(facts("x", "top-1 accuracy, step 4")["expert_parallel"], "")
+
     def test_programs_are_told_apart(self):
         for name in ("NVIDIA-NeMo/Megatron-Bridge@abc:docs/performance-summary.md 25.11", "nemo:25.04", "NeMo Framework", "megatron_bridge"):
             self.assertLess({"tuned_attention", "overlaps_tensor", "fused_elementwise", "fused_optimizer"}, program(name), name)

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "io/file.hpp"
+#include "tests/published/published_case.hpp"
+
+namespace espalier {
+namespace {
+
+std::vector<PricedCase> price_table(const std::string& text) {
+  std::vector<PricedCase> cases;
+  for (PublishedCase& read : read_cases(text, "table.csv").cases)
+    cases.push_back(price_case(std::move(read)));
+  return cases;
+}
+
+// What the answers call "9 of 10 published cases".
+TEST(PublishedModels, intervals_hold_what_was_measured) {
+  int rows = 0;
+  int held = 0;
+  const auto count = [&](const std::vector<PricedCase>& cases) {
+    for (const PricedCase& each : cases) {
+      if (!each.price || !each.published.timed)
+        continue;
+      const auto [low, high] = each.price->step_interval;
+      EXPECT_LT(low, each.price->step_seconds);
+      EXPECT_GT(high, each.price->step_seconds);
+      held += low <= each.published.measured_seconds && each.published.measured_seconds <= high ? 1 : 0;
+      ++rows;
+    }
+  };
+  count(price_table(read_file(ESPALIER_PUBLISHED_ROWS, ExitCode::data)));
+  count(price_table(read_file(ESPALIER_OTHER_ROWS, ExitCode::data)));
+  EXPECT_GT(rows, 95);
+  EXPECT_GE(held, 0.85 * rows) << rows;
+  EXPECT_LE(held, rows);
+}
+
+// Experts: more weights and messages than the dense model of a token, the same work.
+TEST(PublishedModels, mixtures_of_experts_are_priced) {
+  const std::string row = ",x,32,4096,32,14336,32000,4096,H100-80GB,64,1,1,64,256,1,bf16,none,1,swiglu,";
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,ffn_hidden,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,"
+      "precision,"
+      "recompute,iter_time_s,activation,experts,top_k,expert_parallel,model_params\n"
+      "one" +
+      row + "1,1,1,\n" + "eight" + row + "8,1,8,\n" + "two of eight" + row + "8,2,8,46.7e9\n" + "unsaid" + row +
+      "8,,8,\n");
+  ASSERT_TRUE(cases[0].price && cases[1].price && cases[2].price) << cases[2].published.why_not;
+  const auto forward = [&](std::size_t i) { return (*cases[i].price)[Phase::forward]; };
+  EXPECT_NEAR(forward(1), forward(0), 1e-9) << "one of eight experts: the work of a dense model";
+  EXPECT_GT(forward(2), 1.3 * forward(0));
+  EXPECT_EQ((*cases[0].price)[Phase::tensor_comm], 0);
+  EXPECT_GT((*cases[2].price)[Phase::tensor_comm], 1.9 * (*cases[1].price)[Phase::tensor_comm]);
+  const auto weights = [&](std::size_t i) { return cases[i].price->memory.front()[Category::weights]; };
+  EXPECT_EQ(weights(1), weights(0)) << "each of eight ranks has one expert";
+  EXPECT_EQ(weights(2), weights(0));
+  EXPECT_GT(cases[1].price->memory.front()[Category::optimizer],
+            4 * cases[0].price->memory.front()[Category::optimizer])
+      << "of which the replicas are fewer";
+  EXPECT_EQ(cases[3].published.why_not, "a mixture of experts: top_k is missing");
+}
+
+TEST(PublishedModels, four_bits_are_of_blackwell) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+      "iter_time_s\n"
+      "a,x,48,6144,48,51200,2048,GB200,64,8,1,8,64,1,fp8,full,1\n"
+      "b,x,48,6144,48,51200,2048,GB200,64,8,1,8,64,1,nvfp4,full,1\n"
+      "c,x,48,6144,48,51200,2048,H100,64,8,1,8,64,1,nvfp4,full,1\n");
+  EXPECT_LT(*cases[1].predicted_seconds, *cases[0].predicted_seconds);
+  EXPECT_EQ(cases[2].published.why_not, "h100 has no nvfp4");
+}
+
+// No cut has them so; larger ones bound what they take.
+TEST(PublishedModels, heads_that_do_not_divide_are_rounded_up) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+      "iter_time_s\n"
+      "a,x,40,14400,112,51200,2048,A100-80GB,64,8,8,1,64,1,bf16,full,10\n"
+      "b,x,40,13824,108,51200,2048,A100-80GB,64,8,8,1,64,1,bf16,full,10\n");
+  ASSERT_TRUE(cases[0].price && cases[1].price) << cases[0].published.why_not << cases[1].published.why_not;
+  EXPECT_EQ(cases[0].published.problem.model.head_size(), 129);
+  EXPECT_EQ(cases[1].published.problem.model.num_heads, 112);
+  EXPECT_EQ(cases[1].published.problem.model.head_size(), 128);
+}
+
+}  // namespace
+}  // namespace espalier
