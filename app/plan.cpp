@@ -114,7 +114,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
 constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t most_listed = 8;
 
-// @throws Error (usage) when a search found nothing; programs are told so in JSON, too.
+// @throws Error (usage) when a search found nothing; programs are told so in JSON, managers in a memo.
 void require_layout(const PlanOptions& options, const PlanTask& task, const SearchResult& result) {
   if (!result.ranking.empty())
     return;
@@ -126,6 +126,10 @@ void require_layout(const PlanOptions& options, const PlanTask& task, const Sear
   else
     print_answer("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
                  rejections_text(plain, result, options.top.value_or(most_listed)));
+  if (!options.memo.empty()) {
+    write_output(options.memo, memo_mark, no_layout_memo(problem, task.space, result, report));
+    print_note("wrote {}\n", options.memo);
+  }
   throw Error(ExitCode::usage, report);
 }
 
@@ -231,44 +235,65 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
 
 // Each machine's own search says why it has none; where all have one, no single layout suits all.
 ErrorReport no_common_layout_report(const PlanTask& task) {
-  for (const PlanProblem& problem : task.problems)
-    if (const SearchResult result = search_layouts(problem, task.space); result.ranking.empty()) {
-      ErrorReport report = no_layout_report(problem, task.space, result);
+  for (const PlanProblem& problem : task.problems) {
+    LayoutSpace own = task.space;
+    own.num_devices = problem.cluster.num_devices();
+    if (const SearchResult result = search_layouts(problem, own); result.ranking.empty()) {
+      ErrorReport report = no_layout_report(problem, own, result);
       report.where = problem.cluster.name;
       return report;
     }
+  }
   return {.what = "no layout fits all of these machines",
           .where = "espalier plan",
           .got = "each has layouts of its own, but none in common",
           .todo = "one --cluster at a time shows them"};
 }
 
+// One layout for all of as many devices; clusters that differ in devices are compared by their own best layouts.
 int plan_common(const PlanOptions& options, PlanTask task) {
-  task.space.only_runnable = true;
-  CommonLayout common = search_common_layout(task.problems, task.space);
-  if (!common.layout) {
-    task.space.only_runnable = false;
-    common = search_common_layout(task.problems, task.space);
-  }
+  const std::vector<PlanProblem>& problems = task.problems;
+  const bool are_alike = std::ranges::all_of(problems, [&](const PlanProblem& each) {
+    return each.cluster.num_devices() == problems.front().cluster.num_devices();
+  });
+  if (!are_alike && !options.config.empty())
+    throw Error(ExitCode::usage, {.what = "a config is for one number of devices",
+                                  .where = "espalier plan",
+                                  .got = "--config with clusters that differ in devices",
+                                  .todo = "one --cluster, or --devices for all"});
+  const CommonLayout common = compare_machines(problems, task.space);
   note_estimates_only(task.space, common.layout.has_value());
-  if (!common.layout) {
-    const ErrorReport report = no_common_layout_report(task);
-    if (options.json)
-      print_answer("{}", no_common_layout_json(task.problems.front(), task.space, report));
-    throw Error(ExitCode::usage, report);
-  }
+  std::size_t fastest = problems.size();
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    if (common.has(i) &&
+        (fastest == problems.size() || common.price(i).tokens_per_second > common.price(fastest).tokens_per_second))
+      fastest = i;
+  std::optional<JointSearch> joint;
+  if (!options.link.empty())
+    joint = search_joint_job(problems, task.space, link_from(options.link));
+  const double alone = fastest < problems.size() ? common.price(fastest).tokens_per_second : 0;
+  const std::string joint_text = joint ? joint_job_text(problems, *joint, alone) : "";
+  const bool fails = !common.layout && (are_alike || fastest == problems.size());
+  const std::optional<ErrorReport> report = fails ? std::optional(no_common_layout_report(task)) : std::nullopt;
   const Goal goal = goal_of(options);
   if (!options.memo.empty()) {
-    write_output(options.memo, memo_mark, common_memo(task.problems, task.space, common, goal));
+    write_output(options.memo, memo_mark, common_memo(problems, task.space, common, goal, joint_text));
     print_note("wrote {}\n", options.memo);
   }
-  print_answer("{}", options.json ? common_layout_json(task.problems, task.space, common, goal)
-                                  : common_layout_text(task.problems, common, goal));
+  print_answer("{}", options.json ? common_layout_json(problems, task.space, common, goal, joint ? &*joint : nullptr,
+                                                       report ? &*report : nullptr)
+                                  : common_layout_text(problems, common, goal) + joint_text);
+  if (report)
+    throw Error(ExitCode::usage, *report);
+  if (!common.layout) {
+    require_goal(common.price(fastest), goal, machine_name(problems, fastest));
+    return 0;
+  }
   // The slowest machine says what all of them can reach.
   const auto slowest = std::ranges::max_element(common.prices, {}, &LayoutPrice::step_seconds);
-  require_goal(*slowest, goal, task.problems[static_cast<std::size_t>(slowest - common.prices.begin())].cluster.name);
+  require_goal(*slowest, goal, problems[static_cast<std::size_t>(slowest - common.prices.begin())].cluster.name);
   if (!options.config.empty())
-    write_config(options, task.problems.front(), common.prices.front());
+    write_config(options, problems.front(), common.prices.front());
   return 0;
 }
 
@@ -298,12 +323,22 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
-                   "Preset with its nodes (a100-80:16) or TOML file; of several, one layout for all")
+                   "Preset with its nodes (a100-80:16, of 8 devices: a100-80:16x8) or TOML file; several are compared")
       ->type_name("NAME|FILE");
+  command
+      ->add_option(
+          "--link", options->link,
+          "Between two clusters, of all devices together, as \"100 Gb/s\": one job across both is planned, too")
+      ->type_name("RATE");
   command->add_option("--devices", options->devices, "Devices to use")->check(between(1, 1 << 24));
   command->add_option("--batch", options->batch, "Global batch, sequences")->check(between(1, 1 << 24));
   command->add_option("--sequence-length", options->sequence_length, "Tokens of a sequence")
       ->check(between(1, 1 << 24));
+  command
+      ->add_option("--tokens", options->tokens,
+                   "Of the whole run, as 300B: days, device-hours, and cost and energy by price and power in the "
+                   "cluster file")
+      ->type_name("COUNT");
   command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
       ->delimiter(',');
   command->add_option("--fix", options->fixed, "Choices that are fixed: tensor=8,recompute=full,...")

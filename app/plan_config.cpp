@@ -146,6 +146,8 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
                            bytes_text(price.memory_bytes)));
   if (!problem.cluster.device.moves_messages)
     file.comment(fmt::format("{} (docs/gpus.md): this is predicted.", gpu_caveat));
+  if (const std::string text = unmeasured_text(problem.cluster.device); !text.empty())
+    file.comment(text);
   if (const std::vector<std::string> more = unpriced(settings); !more.empty())
     file.comment(fmt::format("not in this prediction: {}", fmt::join(more, ", ")));
   if (!to_fill.empty())
@@ -166,9 +168,14 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   const std::string text = is_file(model) ? read_file(model, ExitCode::usage, LargestFile::config) : "";
   const std::string name = is_file(model) ? model : "plan";
   std::vector<std::string> all = settings;
+  const auto sets = [&](const char* key) {
+    return std::ranges::any_of(settings, [&](const std::string& each) { return key_of(each) == key; });
+  };
+  if (problem.num_tokens > 0 && !sets("run.steps") && !sets("run.tokens"))
+    all.push_back(fmt::format("run.tokens={}", problem.num_tokens));
   TrainConfig config;
   fill_in(all, config.to_fill, text, name);
-  if (std::ranges::none_of(settings, [](const std::string& each) { return key_of(each) == "run.cluster"; })) {
+  if (!sets("run.cluster")) {
     config.cluster = run_cluster(cluster, problem.cluster);
     all.push_back(override_text("run.cluster", config.cluster));
     if (const int described = cluster_from(cluster).num_devices(); is_file(cluster) && described < devices)

@@ -32,6 +32,7 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
        "with a second --cluster",
        {"--layout", "--scale", "--rehearse", "--top"},
        "one --cluster, and --fix with the choices of the common layout"},
+      {options.clusters.size() != 2, "without two of --cluster", {"--link"}},
       {layout, "with --layout", {"--memo", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}, fix},
       {layout, "with --layout", {"--fix", "--scale", "--context"}},
       {!options.scale.empty() && options.memo.empty(),

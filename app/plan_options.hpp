@@ -18,9 +18,11 @@ struct PlanOptions {
   int devices = 0;
   Index batch = 0;
   Index sequence_length = 0;
+  std::string tokens;
   std::vector<std::string> precisions;
   std::vector<std::string> fixed;
   std::vector<std::string> layouts;
+  std::string link;  ///< between two clusters
   std::vector<int> scale;
   bool weak = false;
   double most_step_seconds = 0;

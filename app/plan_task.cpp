@@ -6,10 +6,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "app/print.hpp"
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
+#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "training/model_file.hpp"
 
@@ -32,21 +34,6 @@ Precision precision_from(const std::string& name) {
   return *precision;
 }
 
-// One layout has so many ranks on each machine.
-int num_devices(const std::vector<PlanProblem>& problems) {
-  const int devices = problems.front().cluster.num_devices();
-  for (const PlanProblem& problem : problems)
-    if (problem.cluster.num_devices() != devices)
-      throw Error(ExitCode::usage,
-                  {.what = "these machines have different numbers of devices",
-                   .where = "espalier plan",
-                   .got = fmt::format("{} has {}, {} has {}", problems.front().cluster.name, devices,
-                                      problem.cluster.name, problem.cluster.num_devices()),
-                   .wanted = "as many on each: one layout is asked for all",
-                   .todo = fmt::format("--devices {}", std::min(devices, problem.cluster.num_devices()))});
-  return devices;
-}
-
 // The first of bf16, fp16 and fp32 that every device has.
 Precision precision_of_all(const std::vector<PlanProblem>& problems) {
   for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::fp32})
@@ -56,6 +43,21 @@ Precision precision_of_all(const std::vector<PlanProblem>& problems) {
   throw Error(ExitCode::usage, {.what = "no precision of bf16, fp16 and fp32 is one that all these devices have",
                                 .where = "espalier plan",
                                 .todo = "name one: --precision fp8"});
+}
+
+Index tokens_from(const std::string& text) {
+  std::optional<Index> tokens = text.empty() ? 0 : parse_count(text);
+  double number = 0;  // "15e12"
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!tokens && failed == std::errc() && end == text.data() + text.size() && number >= 1 && number < 0x1p62)
+    tokens = static_cast<Index>(number);
+  if (!tokens || (!text.empty() && *tokens < 1))
+    throw Error(ExitCode::usage, {.what = "cannot read the tokens of the run",
+                                  .where = "espalier plan",
+                                  .got = "--tokens " + text,
+                                  .wanted = "a whole number from 1, as 300B, 2T or 15e12",
+                                  .todo = "--tokens 300B"});
+  return *tokens;
 }
 
 // With the devices and the reserve that the command line asks for.
@@ -97,6 +99,17 @@ PlannedModel model_from(const PlanOptions& options) {
 
 }  // namespace
 
+ClusterLink link_from(const std::string& text) {
+  const std::optional<double> bandwidth = parse_quantity(Quantity::bytes_per_second, text);
+  if (!bandwidth || *bandwidth < 1e6 || *bandwidth > 1e14)
+    throw Error(ExitCode::usage, {.what = "cannot read the link between two clusters",
+                                  .where = "espalier plan",
+                                  .got = "--link " + text,
+                                  .wanted = quantity_examples(Quantity::bytes_per_second),
+                                  .todo = "--link \"100 Gb/s\": what all devices together can send"});
+  return {.bandwidth = *bandwidth};
+}
+
 PlanTask task_from(const PlanOptions& options) {
   if (options.model.empty())
     throw_missing("--model NAME or --model CONFIG.toml",
@@ -126,10 +139,11 @@ PlanTask task_from(const PlanOptions& options) {
     if (planned.own_attention)
       problem.implementation.cudnn_attention = false;
     problem.sequence_length = planned.sequence_length;
+    problem.num_tokens = tokens_from(options.tokens);
     require_cluster(problem.cluster, name);
     task.problems.push_back(problem);
   }
-  task.space.num_devices = options.devices > 0 ? options.devices : num_devices(task.problems);
+  task.space.num_devices = options.devices > 0 ? options.devices : task.problems.front().cluster.num_devices();
   task.space.precisions.clear();
   for (const std::string& name : options.precisions)
     if (const Precision precision = precision_from(name);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/plan_options.hpp"
+#include "planning/joint_job.hpp"
 #include "planning/layout_space.hpp"
 
 namespace espalier {
@@ -18,5 +19,8 @@ struct PlanTask {
 /// Of the options, with models and clusters read; notes go to standard error.
 /// @throws Error (usage) for what is missing or cannot be.
 PlanTask task_from(const PlanOptions& options);
+
+/// "100 Gb/s", what joins two clusters. @throws Error (usage)
+ClusterLink link_from(const std::string& text);
 
 }  // namespace espalier

@@ -26,11 +26,13 @@ const std::vector<Unit>& units_of(Quantity quantity) {
                                        {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}, {"EFLOP/s", 1e18},
                                        {"GFLOPS", 1e9},   {"TFLOPS", 1e12},  {"PFLOPS", 1e15}};
   static const std::vector<Unit> seconds{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+  static const std::vector<Unit> watts{{"W", 1}, {"kW", 1e3}, {"MW", 1e6}};
   switch (quantity) {
     case Quantity::bytes: return bytes;
     case Quantity::bytes_per_second: return bandwidth;
     case Quantity::flops_per_second: return flops;
     case Quantity::seconds: return seconds;
+    case Quantity::watts: return watts;
   }
   return bytes;
 }
@@ -70,6 +72,7 @@ std::string quantity_examples(Quantity quantity) {
     case Quantity::bytes_per_second: return "a rate with its unit, as \"25 GB/s\" (bytes) or \"200 Gb/s\" (bits)";
     case Quantity::flops_per_second: return "a rate with its unit, as \"312 TFLOP/s\"";
     case Quantity::seconds: return "a time with its unit, as \"5 us\" or \"0.2 ms\"";
+    case Quantity::watts: return "a power with its unit, as \"1200 W\"";
   }
   return {};
 }
@@ -82,6 +85,7 @@ std::string quantity_text(Quantity quantity, double value) {
     case Quantity::flops_per_second:
       return in_unit(value, {{"FLOP/s", 1}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}});
     case Quantity::seconds: return in_unit(value, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}});
+    case Quantity::watts: return in_unit(value, {{"W", 1}, {"kW", 1e3}, {"MW", 1e6}});
   }
   return {};
 }

@@ -10,7 +10,7 @@ namespace espalier {
 
 /// What a cluster file measures in. A number without a unit is refused: it is wrong by a factor of a thousand too
 /// often.
-enum class Quantity { bytes, bytes_per_second, flops_per_second, seconds };
+enum class Quantity { bytes, bytes_per_second, flops_per_second, seconds, watts };
 
 /// "80 GiB", "80GB"; "25 GB/s", "200 Gb/s" (bits); "312 TFLOP/s"; "5 us". Prefixes of bits, bytes and operations are
 /// powers of 1000, KiB ... of 1024. Nothing if there is no number, no unit or another one. Units that no machine needs

@@ -27,6 +27,12 @@ ScalarType activation_type(Precision precision) {
                                           : ScalarType::bf16;
 }
 
+std::string unmeasured_text(const Accelerator& device) {
+  return device.unmeasured.empty() ? ""
+                                   : fmt::format("No published training run on {} was compared: its efficiency is {}.",
+                                                 device.name, device.unmeasured);
+}
+
 std::vector<std::string> precision_names(const Accelerator& device) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < num_priced_precisions; ++i)

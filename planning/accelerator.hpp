@@ -58,6 +58,7 @@ struct Accelerator {
   double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
   double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
   double error_share = 0;  ///< of the calibration, either way; 0: not measured, published cases tell (interval.hpp)
+  std::string unmeasured;  ///< where no published run on it was compared: what its shares are taken from
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap
   std::array<MatrixRate, num_precisions> rates;
 
@@ -65,6 +66,9 @@ struct Accelerator {
   const MatrixRate& rate(Precision precision) const { return rates[static_cast<std::size_t>(precision)]; }
   bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
 };
+
+/// "No published training run on gh200 was compared: its efficiency is that of h100."; empty where one was.
+std::string unmeasured_text(const Accelerator& device);
 
 /// Names of the precisions that the device has, "fp32" first.
 std::vector<std::string> precision_names(const Accelerator& device);

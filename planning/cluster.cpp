@@ -12,6 +12,8 @@
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -25,42 +27,44 @@ constexpr double giga = 1e9;
 const std::vector<Cluster>& clusters() {
   const auto cluster = [](const char* name, int per_node, double node_gb, double node_us, double network_gb,
                           double network_us, double alone_gb) {
-    Cluster made{.name = name,
-                 .device = accelerator_preset(name),
-                 .num_nodes = 1,
-                 .devices_per_node = per_node,
-                 .node = {node_gb * giga, node_us * 1e-6},
-                 .network = {network_gb * giga, network_us * 1e-6, alone_gb * giga}};
+    Cluster made;
+    made.name = name;
+    made.device = accelerator_preset(name);
+    made.devices_per_node = per_node;
+    made.node = {node_gb * giga, node_us * 1e-6};
+    made.network = {network_gb * giga, network_us * 1e-6, alone_gb * giga};
     // Context and libraries, and a twentieth for what an allocator cannot use.
     made.reserved_bytes = 2 * gib + made.device.memory_bytes / 20;
+    if (made.device.name == "mi300a")
+      made.reserved_bytes += 16 * gib;  // the host's programs have no other memory
     return made;
   };
   static const std::vector<Cluster> table = {
-      cluster("v100-16", 8, 122, 36, 5, 30, 8),
-      cluster("v100", 8, 122, 36, 5, 30, 8),         // 4 x 100 Gb/s for 8 devices
-      cluster("a100-40", 8, 232, 36, 13.5, 20, 18),  // 8 x 200 Gb/s
-      cluster("a100-80", 8, 232, 36, 13.5, 20, 18),
-      cluster("a800", 8, 155, 36, 13.5, 20, 18),
-      cluster("h100", 8, 370, 16, 40, 10, 40),  // 8 x 400 Gb/s
-      cluster("h100-hbm2e", 8, 370, 16, 40, 10, 40),
-      cluster("h800", 8, 164, 16, 40, 10, 40),
+      cluster("v100-16", 8, 122, 36, 5, 30, 8), cluster("v100", 8, 122, 36, 5, 30, 8),  // 4 x 100 Gb/s for 8 devices
+      cluster("a100-40", 8, 232, 36, 13.5, 20, 18),                                     // 8 x 200 Gb/s
+      // Leonardo: 4 devices, 12 links each, a card of 100 Gb/s each
+      cluster("a100-64", 4, 232, 36, 6.75, 20, 9), cluster("a100-80", 8, 232, 36, 13.5, 20, 18),
+      cluster("a800", 8, 155, 36, 13.5, 20, 18), cluster("h100", 8, 370, 16, 40, 10, 40),  // 8 x 400 Gb/s
+      cluster("h100-hbm2e", 8, 370, 16, 40, 10, 40), cluster("h800", 8, 164, 16, 40, 10, 40),
       cluster("h200", 8, 370, 16, 40, 10, 40),
-      cluster("b200", 8, 682, 16, 40, 10, 40),
-      cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
-      cluster("gb300", 72, 682, 16, 80, 10, 80),  // cards of 800 Gb/s
-      cluster("b300", 8, 682, 16, 80, 10, 80),
-      cluster("a100-40-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
-      cluster("a100-pcie", 8, 24, 36, 5, 20, 12),
-      cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
+      cluster("gh200", 4, 370, 16, 20, 10, 20),  // 18 links as an H100, no switch; a card of 200 Gb/s each
+      cluster("b200", 8, 682, 16, 40, 10, 40), cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
+      cluster("gb300", 72, 682, 16, 80, 10, 80),                                           // cards of 800 Gb/s
+      cluster("b300", 8, 682, 16, 80, 10, 80), cluster("a100-40-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
+      cluster("a100-pcie", 8, 24, 36, 5, 20, 12), cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
       cluster("l40s", 8, 24, 36, 5, 20, 12),
       cluster("mi250x", 8, 100, 36, 8, 20, 12),  // Slingshot, 4 x 200 Gb/s for 8 dies
       cluster("mi250x-module", 4, 100, 36, 16, 20, 24),
-      cluster("mi300x", 8, 313, 20, 40, 10, 40),
-      cluster("mi325x", 8, 313, 20, 40, 10, 40),
+      // El Capitan: 3 peers at 128 GB/s, of which the MI300X reaches 0.7 of its 448 GB/s; 200 Gb/s of Slingshot each
+      cluster("mi300a", 4, 268, 20, 16, 20, 24), cluster("mi300x", 8, 313, 20, 40, 10, 40),
+      cluster("mi325x", 8, 313, 20, 40, 10, 40), cluster("mi350x", 8, 380, 20, 40, 10, 40),
       cluster("mi355x", 8, 380, 20, 40, 10, 40),
-      cluster("gaudi2", 8, 240, 20, 30, 20, 30),
-      cluster("gaudi3", 8, 480, 20, 60, 20, 60),
-      cluster("cpu", 1, 50, 2, 12, 10, 12),  // one rank a node, 100 Gb/s
+      // Aurora: 6 cards of 2 tiles, 8 cards of 200 Gb/s. Between cards a tile reaches 15 GB/s, to each of 5 at once 75,
+      // of which a collective is taken to reach two thirds.
+      cluster("pvc-tile", 12, 50, 30, 10.5, 20, 16), cluster("pvc", 6, 100, 30, 21, 20, 25),
+      cluster("gaudi2", 8, 240, 20, 30, 20, 30), cluster("gaudi3", 8, 480, 20, 60, 20, 60),
+      cluster("a64fx", 1, 50, 2, 6.3, 5, 6.3),  // TofuD: one link of 6.8 GB/s
+      cluster("cpu", 1, 50, 2, 12, 10, 12),     // one rank a node, 100 Gb/s
   };
   return table;
 }
@@ -94,7 +98,7 @@ std::vector<std::string> cluster_preset_names() {
 }
 
 Cluster cluster_preset(const std::string& text) {
-  const std::string name = text.substr(0, text.find(':'));
+  const std::string name = lower_case(text.substr(0, text.find(':')));
   const auto found = std::ranges::find(clusters(), name, &Cluster::name);
   if (found == clusters().end())
     throw Error(ExitCode::usage,
@@ -123,6 +127,12 @@ Cluster with_devices(Cluster cluster, int num_devices) {
   const bool evenly = num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each));
   cluster.devices_per_node = cluster.num_nodes == 1 || evenly ? each : room;
   return cluster;
+}
+
+std::string machine_text(const Cluster& cluster, int num_devices) {
+  return fmt::format("{}: {} of {} {} with {} each", counted(num_devices, "device"), counted(cluster.num_nodes, "node"),
+                     cluster.devices_per_node, cluster.device.name,
+                     bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)));
 }
 
 Cluster cluster_from(const std::string& text) {

@@ -28,10 +28,16 @@ struct Cluster {
   int devices_per_node = 8;
   int node_room = 0;  ///< how many a node has where with_devices() takes fewer of each; 0: devices_per_node
   LinkTier node;
-  LinkTier network;          ///< each device's share of the network cards of its node
-  Index reserved_bytes = 0;  ///< of a device: context, library scratch, fragmentation
+  LinkTier network;                  ///< each device's share of the network cards of its node
+  Index reserved_bytes = 0;          ///< of a device: context, library scratch, fragmentation
+  double price_per_device_hour = 0;  ///< in `currency`; 0: unknown
+  std::string currency;
+  double device_watts = 0;  ///< a device's share of what a node draws while it trains; 0: unknown
   int num_devices() const { return num_nodes * devices_per_node; }  ///< @pre problems() has none
 };
+
+/// "512 devices: 64 nodes of 8 a100-40 with 40.00 GiB each".
+std::string machine_text(const Cluster& cluster, int num_devices);
 
 /// Broken rules, one sentence each: what no machine can be.
 std::vector<std::string> problems(const Cluster& cluster);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -26,6 +27,8 @@ constexpr Sane sane_memory_bandwidth{1e9, 1e14};
 constexpr Sane sane_node_bandwidth{1e6, 1e13};
 constexpr Sane sane_network_bandwidth{1e6, 1e12};
 constexpr Sane sane_latency{1e-9, 0.1};
+constexpr Sane sane_watts{1, 1e5};
+constexpr double most_price = 1e6;  // of an hour of a device, in any currency
 
 Sane sane_peak(Precision precision) {
   switch (precision) {
@@ -145,6 +148,8 @@ class ClusterReader {
     read_count("cluster", "nodes", cluster.num_nodes, most_devices);
     read_count("cluster", "devices_per_node", cluster.devices_per_node, most_devices_per_node);
     read_bytes("cluster", "reserved_memory", cluster.reserved_bytes, {0, 0x1p40});
+    read_price(cluster);
+    read_quantity("cluster", "device_power", Quantity::watts, cluster.device_watts, sane_watts);
     read_device(cluster.device);
     if (cluster.device.name.empty())
       cluster.device.name = Path(file_name).stem().string();
@@ -187,6 +192,24 @@ class ClusterReader {
     return true;
   }
 
+  // "2.50 EUR": what follows the number is the currency.
+  void read_price(Cluster& cluster) {
+    constexpr const char* wanted = "a price with its currency, as \"2.50 EUR\"";
+    std::string text;
+    if (!reader_.read_text("cluster", "price_per_device_hour", text, wanted))
+      return;
+    double price = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), price);
+    const std::string rest = text.substr(static_cast<std::size_t>(end - text.data()));
+    const std::size_t currency = rest.find_first_not_of(' ');
+    if (failed != std::errc() || !(price > 0 && price <= most_price) || currency == std::string::npos)
+      reader_.problem("cluster", "price_per_device_hour", fmt::format("got \"{}\", wanted {}", text, wanted));
+    else {
+      cluster.price_per_device_hour = price;
+      cluster.currency = rest.substr(currency);
+    }
+  }
+
   void read_bytes(const char* section, const char* key, Index& value, Sane sane) {
     auto bytes = static_cast<double>(value);
     read_quantity(section, key, Quantity::bytes, bytes, sane);
@@ -197,6 +220,7 @@ class ClusterReader {
     std::string preset;
     if (reader_.read("device", "preset", preset, accelerator_preset_names()) && !preset.empty())
       device = accelerator_preset(preset);
+    const bool is_own = device.name.empty();
     reader_.read("device", "name", device.name);
     read_bytes("device", "memory", device.memory_bytes, sane_memory);
     read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth,
@@ -228,6 +252,10 @@ class ClusterReader {
       reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
       reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
     }
+    if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))
+      device.unmeasured.clear();
+    else if (is_own)
+      device.unmeasured = "what its file says";
   }
 
   // A preset's shares are of the peak: of the lower rate that was measured they are more, and reach the same FLOP/s.
@@ -274,6 +302,11 @@ std::string to_toml(const Cluster& cluster) {
   file.write("cluster", "nodes", Index{cluster.num_nodes});
   file.write("cluster", "devices_per_node", Index{cluster.devices_per_node});
   quantity("cluster", "reserved_memory", Quantity::bytes, static_cast<double>(cluster.reserved_bytes));
+  if (cluster.price_per_device_hour > 0)
+    file.write("cluster", "price_per_device_hour",
+               fmt::format("{:.10g} {}", cluster.price_per_device_hour, cluster.currency));
+  if (cluster.device_watts > 0)
+    quantity("cluster", "device_power", Quantity::watts, cluster.device_watts);
   file.write("device", "name", device.name);
   quantity("device", "memory", Quantity::bytes, static_cast<double>(device.memory_bytes));
   quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth);

@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/common_layout.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
 
+#include "io/units.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/no_layout.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
@@ -109,7 +114,77 @@ class CommonSearch {
   std::vector<Candidate> candidates_;
 };
 
+bool are_alike(const std::vector<PlanProblem>& problems) {
+  return std::ranges::all_of(problems, [&](const PlanProblem& each) {
+    return each.cluster.num_devices() == problems.front().cluster.num_devices();
+  });
+}
+
+// Of a token, where the cluster states it of an hour of a device.
+double per_token(double of_device_hour, const PlanProblem& problem, const LayoutPrice& price) {
+  return of_device_hour * problem.cluster.num_devices() / price.tokens_per_second;
+}
+
 }  // namespace
+
+std::string machine_name(const std::vector<PlanProblem>& problems, std::size_t machine) {
+  const Cluster& cluster = problems[machine].cluster;
+  return are_alike(problems) ? cluster.name
+                             : fmt::format("{} ({})", cluster.name, counted(cluster.num_devices(), "device"));
+}
+
+CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSpace& space) {
+  if (are_alike(problems))
+    for (const bool runnable : {true, false}) {
+      space.only_runnable = runnable;
+      if (CommonLayout common = search_common_layout(problems, space); common.layout)
+        return common;
+    }
+  CommonLayout found;
+  space.only_runnable = true;
+  for (const PlanProblem& problem : problems) {
+    LayoutSpace own = space;
+    own.num_devices = problem.cluster.num_devices();
+    const SearchResult result = search_runnable(problem, own);
+    found.bests.push_back(result.ranking.empty() ? LayoutPrice{} : result.ranking.front());
+    found.why_none.push_back(result.ranking.empty() ? why_no_layout(problem, own, result) : "");
+  }
+  return found;
+}
+
+std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& problems, const CommonLayout& common) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    if (common.has(i))
+      order.push_back(i);
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return common.price(i).tokens_per_second; });
+  std::vector<std::string> sentences;
+  for (std::size_t k = 1; k < order.size(); ++k) {
+    const PlanProblem& one = problems[order.front()];
+    const PlanProblem& other = problems[order[k]];
+    const LayoutPrice& fast = common.price(order.front());
+    const LayoutPrice& slow = common.price(order[k]);
+    const std::string name = machine_name(problems, order.front());
+    const std::string other_name = machine_name(problems, order[k]);
+    const double least = slow.step_interval.low / fast.step_interval.high;
+    sentences.push_back(
+        fmt::format("{} trains {:.2f} times as many tokens per second as {}, {:.2f} to {:.2f} within "
+                    "both errors.",
+                    name, slow.step_seconds / fast.step_seconds, other_name, least,
+                    slow.step_interval.high / fast.step_interval.low));
+    if (least < 1)
+      sentences.emplace_back("So the error cannot tell which of the two is faster.");
+    const auto compare = [&](const char* verb, const char* what, double a, double b) {
+      if (a > 0 && b > 0)
+        sentences.push_back(fmt::format("For as many tokens {} {} {:.2f} times as much{} as {}.", name, verb,
+                                        per_token(a, one, fast) / per_token(b, other, slow), what, other_name));
+    };
+    if (one.cluster.currency == other.cluster.currency)
+      compare("costs", "", one.cluster.price_per_device_hour, other.cluster.price_per_device_hour);
+    compare("takes", " energy", one.cluster.device_watts, other.cluster.device_watts);
+  }
+  return sentences;
+}
 
 CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {
   return CommonSearch(problems, space).run();

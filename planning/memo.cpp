@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/memo_page.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/time_text.hpp"
 #include "planning/to_double.hpp"
@@ -32,66 +32,31 @@ class Memo : MemoText {
         room_(room_bytes(problem)) {}
 
   std::string text() {
-    recommendation();
-    goals();
+    const BottleneckTexts bottleneck = bottleneck_texts(subject_);
+    text_ =
+        memo_page({.problem = problem_, .space = space_, .result = result_, .goal = goal_, .bottleneck = bottleneck});
+    text_ += "# Details\n\n";
+    say_model_and_batch(problem_, layout_);
     memory();
     text_ += gradients_part(subject_);
     microbatches();
     text_ += precision_part(subject_);
-    text_ += bottleneck_part(subject_);
+    text_ += bottleneck.table;
     scaling();
     alternatives();
-    basis();
     return text_;
   }
 
  private:
-  void recommendation() {
-    const Cluster& cluster = problem_.cluster;
-    say("# How to train {} on {} {}\n\n", problem_.model_name, space_.num_devices, cluster.device.name);
-    say_caveat({problem_});
-    say("**Recommendation.** {}.\n\n", layout_.text());
-    say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. {} is {:.1f} % of {} in {}. "
-        "The device with the highest peak needs {} of {}.\n\n",
-        time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second, best_.flops_share.text(),
-        100 * best_.flops_share.share,
-        quantity_text(Quantity::flops_per_second, cluster.device.rate(layout_.precision).peak_flops),
-        to_string(layout_.precision), bytes_text(best_.memory_bytes), room_text(problem_));
-    say_model_and_batch(problem_, layout_,
-                        fmt::format("Machine: {} with {} of {} each. ", counted(cluster.num_nodes, "node"),
-                                    counted(cluster.devices_per_node, "device"),
-                                    bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes))));
-    say_if_estimated_only(problem_, layout_);
-    if (const std::string other = not_built_text(problem_, result_); !other.empty())
-      say("Not built yet: {}.\n\n", other);
-  }
-
-  void goals() {
-    for (const GoalResult& each : goal_results(best_, goal_))
-      say("**Goal.** {}{}.\n\n", goal_text(each),
-          each.is_met() && each.margin < best_.error_share ? ", less than the prediction's own error" : "");
-  }
-
   void memory() {
-    const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
-    const double parameters = to_double(num_parameters(problem_.model));
     say("## How it fits in memory\n\n");
-    const double devices = parameters * states.total() / static_cast<double>(room_);
-    say("Weights, gradients and optimizer take {:.0f} bytes per parameter, {} in all. "
-        "That is {:.{}f} times what one device has free. ",
-        states.total(), real_bytes_text(parameters * states.total()), devices, devices < 10 ? 1 : 0);
-    const int shards = layout_.tensor * layout_.pipeline;
-    say("{}{}.\n\n",
-        shards == 1 ? "Tensor 1 x pipeline 1 leaves the model in one piece"
-                    : fmt::format("Tensor {} x pipeline {} cuts the model into {} shards", layout_.tensor,
-                                  layout_.pipeline, shards),
-        layout_.zero_stage == 0 || layout_.data * layout_.context == 1
-            ? ""
-            : fmt::format("; ZeRO-{} shares {} among {} ranks with the same shard", layout_.zero_stage,
-                          layout_.zero_stage == 1   ? "the optimizer"
-                          : layout_.zero_stage == 2 ? "optimizer and gradients"
-                                                    : "all three",
-                          layout_.data * layout_.context));
+    const int replicas = layout_.data * layout_.context;
+    if (layout_.zero_stage > 0 && replicas > 1)
+      say("ZeRO-{} shares {} among {} ranks with the same shard.\n\n", layout_.zero_stage,
+          layout_.zero_stage == 1   ? "the optimizer"
+          : layout_.zero_stage == 2 ? "optimizer and gradients"
+                                    : "weights, gradients and optimizer",
+          replicas);
     const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
     say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.peak_stage, layout_.pipeline);
     for (std::size_t c = 0; c < num_categories; ++c)
@@ -217,18 +182,6 @@ class Memo : MemoText {
       if (shown++ < 5)
         say("- {}: {}.\n", rejection.layout.text(), rejection.reason);
     say("\n");
-  }
-
-  void basis() {
-    say("## What this rests on\n\n"
-        "Times are predictions with an error of about {:.0f} %.\n\n"
-        "- Matmuls follow the device's efficiency curve in {}.\n"
-        "- Elementwise work follows its memory bandwidth.\n"
-        "- Collectives follow ring formulas, on the links between their ranks.\n"
-        "- The pipeline is simulated with the operation lists that `train` runs.\n"
-        "- Memory is counted from the shapes. The runtime keeps {} of each device.\n",
-        100 * best_.error_share, to_string(layout_.precision),
-        bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
   }
 
   const PlanProblem& problem_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "planning/common_layout.hpp"
 #include "planning/goal.hpp"
 #include "planning/scaling.hpp"
@@ -12,19 +13,24 @@
 
 namespace espalier {
 
-/// A recommendation in Markdown that a lead can send on: the layout, and whether it reaches the goal; how it fits;
-/// where and why gradients are summed and what that costs; what micro-batches do against the naive split; what
-/// precision does and what stays above it and why; the bottleneck and the first change to try. Every number comes from
-/// the model, for this problem. `scaling` may be empty.
+/// A recommendation in Markdown: memo_page(), which a manager reads, and details: how it fits; where and why gradients
+/// are summed and what that costs; what micro-batches do against the naive split; what precision does and what stays
+/// above it and why; what could be changed. Every number comes from the model, for this problem. `scaling` may be
+/// empty.
 /// @pre something was found.
 std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                  const std::vector<ScalePoint>& scaling, const Goal& goal = {});
 
-/// The same for several machines: the layout that is best for all, what each gives up and why, whether it reaches the
-/// goals, how it fits, and of each machine where gradients are summed, what precision does, and the bottleneck.
-/// @param problems the same model on each machine, as search_common_layout() was given them
-/// @pre common.layout
+/// The same where nothing was found: what does not fit, the fewest devices on which a layout does, what would change
+/// it.
+/// @param report of no_layout_report()
+std::string no_layout_memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
+                           const ErrorReport& report);
+
+/// The same for several machines: side by side, with the layout that is best for all or each machine's own.
+/// @param problems the same model on each machine, as compare_machines() was given them
+/// @param joint what joint_job_text() says, or nothing
 std::string common_memo(const std::vector<PlanProblem>& problems, const LayoutSpace& space, const CommonLayout& common,
-                        const Goal& goal = {});
+                        const Goal& goal = {}, const std::string& joint = {});
 
 }  // namespace espalier

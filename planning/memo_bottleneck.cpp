@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
@@ -30,12 +32,16 @@ class BottleneckPart : MemoText {
           option.obstacle = obstacle_elsewhere(option.price.layout);
   }
 
-  std::string text() {
-    text_ = "## The most likely bottleneck, and the first thing to try\n\n";
-    name_it();
-    first_to_try();
-    table();
-    return text_;
+  BottleneckTexts texts() {
+    const auto part = [&](auto write) {
+      text_.clear();
+      (this->*write)();
+      return text_;
+    };
+    return {.limit = part(&BottleneckPart::name_it),
+            .first = part(&BottleneckPart::first_to_try),
+            .changes = part(&BottleneckPart::what_would_change),
+            .table = part(&BottleneckPart::table)};
   }
 
  private:
@@ -51,17 +57,29 @@ class BottleneckPart : MemoText {
     return {};
   }
 
+  // What a phase is, where its name does not say it.
+  static std::string in_words(const std::string& name) {
+    constexpr std::array<std::pair<const char*, const char*>, 6> words{{{"tensor_comm", "messages among tensor ranks"},
+                                                                        {"data_comm", "messages among replicas"},
+                                                                        {"pipeline_comm", "messages between stages"},
+                                                                        {"bubble", "stages that wait"},
+                                                                        {"recompute", "activations computed again"},
+                                                                        {"other", "the host, between steps"}}};
+    for (const auto& [phase, meaning] : words)
+      if (name == phase)
+        return fmt::format("{} ({})", name, meaning);
+    return name;
+  }
+
   void name_it() {
     const std::string compute = share_text(Bottleneck{}.seconds(best_), best_.step_seconds);
     const Bottleneck longest = longest_beside_compute(best_);
-    const std::string other = fmt::format("{}: {}, {}", longest.name(), time_text(longest.seconds(best_)),
+    const std::string other = fmt::format("{}: {}, {}", in_words(longest.name()), time_text(longest.seconds(best_)),
                                           share_text(longest.seconds(best_), best_.step_seconds));
     if (limit_.kind == Bottleneck::Kind::compute)
-      say("Forward and backward themselves: {} of the step. Of the other phases none takes {:.0f} %; the longest is "
-          "{}.\n\n",
-          compute, 100 * bottleneck_share, other);
+      say("Forward and backward themselves: {} of the step. The longest other phase is {}.", compute, other);
     else
-      say("Beside forward and backward themselves ({} of the step) most time goes to {}.\n\n", compute, other);
+      say("Beside forward and backward ({} of the step), most time goes to {}.", compute, other);
   }
 
   // Seconds of the bottleneck for as many tokens as a step has now.
@@ -87,66 +105,66 @@ class BottleneckPart : MemoText {
     return found == options_.end() ? nullptr : &*found;
   }
 
-  // What keeps all that was given and train runs as it does the recommended layout comes first; anything else is named
-  // with what it asks for.
+  // What keeps all that was given and train runs as it does the recommended layout comes first.
   void first_to_try() {
     const auto* first = best_that([](const Mitigation& m) { return m.is_ready() && m.answers() && m.helps(); });
-    if (first)
-      say("First try {}: {}.", first->change, effect_text(*first));
-    else {
-      nothing_helps();
-      first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); });
-      if (first)
-        say("So first try what gains elsewhere, {}: {}.", first->change, effect_text(*first));
-      else
-        say("No other change within the constraints gains {:g} %, either.", 100 * worthwhile);
+    if (first) {
+      say("First try {}. {}", name_of(*first), effect_text(*first));
+      return;
     }
-    beyond(first ? first->gain : 0);
-    say("\n\n");
+    nothing_helps();
+    first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); });
+    if (first)
+      say(" So first try what gains elsewhere: {}. {}", name_of(*first), effect_text(*first));
+    else
+      say(" No other change within the constraints gains {:g} %, either.", 100 * worthwhile);
   }
 
-  // What gains more than that, and leaves what was given or is not yet run.
-  void beyond(double gain) {
+  // What gains more, and leaves what was given, is not yet run, or is another machine.
+  void what_would_change() {
+    const auto* ready = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); });
+    const double gain = ready ? ready->gain : 0;
     const auto wanted = [&](const Mitigation& m, bool runs) {
       return m.lacks.empty() == runs && m.helps() && m.gain > gain;
     };
     if (const auto* const other =
             best_that([&](const Mitigation& m) { return !m.condition.empty() && wanted(m, true); }))
-      say(" {}, {}: {}.", capitalized(other->condition), other->change, effect_text(*other));
+      say("- {}: {}. {}\n", capitalized(other->condition), name_of(*other), effect_text(*other));
     if (const auto* const other = best_that([&](const Mitigation& m) { return wanted(m, false); }))
-      say(" Estimated only ({}) is {}{}: {}.", other->lacks, other->change,
-          other->condition.empty() ? "" : " " + other->condition, effect_text(*other));
+      say("- Estimated only ({}): {}. {}\n", other->lacks, name_of(*other), effect_text(*other));
+    if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
+      say("- {} would give {:+.1f} % tokens per second.\n", capitalized(machine->change), 100 * machine->gain);
+  }
+
+  // A whole layout by its mesh: the table has the rest of it.
+  static std::string name_of(const Mitigation& option) {
+    const Layout& layout = option.price.layout;
+    return option.change == layout.text() ? mesh_text(layout) + " (in the table below)" : option.change;
   }
 
   // What it does to the bottleneck, or else to the phase that it shortens most.
   std::string effect_text(const Mitigation& option) const {
-    return fmt::format("{} for as many tokens, {:+.1f} % tokens per second, peak memory {}",
-                       option.answers() ? limit_text(option) : phase_text(option, 1), 100 * option.gain,
+    return fmt::format("That gives {:+.1f} % tokens per second: {} for as many tokens. Peak memory is then {}.",
+                       100 * option.gain, option.answers() ? limit_text(option) : phase_text(option, 1),
                        bytes_text(option.price.memory_bytes));
   }
 
   // What comes nearest to shortening the bottleneck with a gain.
   void nothing_helps() {
+    say("Within the constraints, none of the changes in the table shortens it and gains {:g} %.", 100 * worthwhile);
     const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
-    if (const auto* const nearest =
-            best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
-      say("Within the constraints, none of the changes below shortens it and raises throughput by {:g} %. "
-          "The nearest is {}. It has {}, but {}: {:+.1f} % tokens per second.",
-          100 * worthwhile, nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
-    else
-      say("Within the constraints, none of the changes below shortens it.");
-    if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); }))
-      say(" Out of reach is {}. It would have {} and {:+.1f} % tokens per second, but {}.", blocked->change,
-          limit_text(*blocked), 100 * blocked->gain, blocked->obstacle);
-    if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
-      say(" {} would give {:+.1f} % tokens per second, {}.", capitalized(machine->change), 100 * machine->gain,
-          limit_text(*machine));
-    say("\n\n");
+    if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); })) {
+      const std::size_t fits = blocked->obstacle.find("does not fit");
+      say(" Out of reach is {}. It would give {:+.1f} % tokens per second, but {}.", name_of(*blocked),
+          100 * blocked->gain,
+          fits == std::string::npos ? blocked->obstacle : blocked->obstacle.substr(0, fits) + "does not fit");
+    }
   }
 
   void table() {
     if (options_.empty())
       return;
+    say("## What could be changed\n\n");
     say("| change | {}, for as many tokens | tokens/s | most of it in | memory | |\n|---|---|---|---|---|---|\n",
         limit_.name());
     rows(true, most_answers);
@@ -173,11 +191,6 @@ class BottleneckPart : MemoText {
     return fmt::format("{}", fmt::join(remarks, "; "));
   }
 
-  static std::string capitalized(std::string text) {
-    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-    return text;
-  }
-
   const MemoSubject& subject_;
   const LayoutPrice& best_;
   Bottleneck limit_;
@@ -186,6 +199,6 @@ class BottleneckPart : MemoText {
 
 }  // namespace
 
-std::string bottleneck_part(const MemoSubject& subject) { return BottleneckPart(subject).text(); }
+BottleneckTexts bottleneck_texts(const MemoSubject& subject) { return BottleneckPart(subject).texts(); }
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include "planning/memo_parts.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "io/units.hpp"
 #include "planning/runnable.hpp"
@@ -28,15 +29,10 @@ std::string MemoSubject::fit_text(const LayoutPrice& price) const {
       bytes_text(room()));
 }
 
-void MemoText::say_caveat(const std::vector<PlanProblem>& machines) {
-  if (std::ranges::any_of(machines, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
-    say("**{}.** All times below are predicted.\n\n", gpu_caveat);
-}
-
-void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& layout, const std::string& machine) {
-  say("Model: {:.4g} billion parameters, {} layers, hidden size {}. {}"
-      "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
-      to_double(num_parameters(problem.model)) / 1e9, problem.model.num_layers, problem.model.hidden_size, machine,
+void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& layout) {
+  say("The model has {:.4g} billion parameters, {} layers and hidden size {}. "
+      "The batch is {} of {} tokens, in {} of {} on each of {}.\n\n",
+      to_double(num_parameters(problem.model)) / 1e9, problem.model.num_layers, problem.model.hidden_size,
       counted(layout.global_batch, "sequence"), problem.sequence_length,
       counted(layout.num_microbatches(), "micro-batch"), layout.micro_batch, counted(layout.data, "replica"));
 }
@@ -44,6 +40,26 @@ void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& lay
 void MemoText::say_if_estimated_only(const PlanProblem& problem, const Layout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
+}
+
+void MemoText::say_what_was_not_run(const std::vector<PlanProblem>& machines) {
+  if (std::ranges::any_of(machines, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
+    say("- **{}.** All times are predicted.\n", gpu_caveat);
+  for (const PlanProblem& machine : machines)
+    if (const std::string text = unmeasured_text(machine.cluster.device); !text.empty())
+      say("- {}\n", text);
+}
+
+std::string capitalized(std::string text) {
+  if (!text.empty())
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
+
+std::string mesh_text(const Layout& layout) {
+  return fmt::format("tensor {} x {}data {} x pipeline {}", layout.tensor,
+                     layout.context > 1 ? fmt::format("context {} x ", layout.context) : "", layout.data,
+                     layout.pipeline);
 }
 
 std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }

@@ -57,12 +57,12 @@ class MemoText {
     text_ += fmt::format(format, impl::in_markdown(arguments)...);
   }
 
-  /// The caveat, where a machine has GPUs.
-  void say_caveat(const std::vector<PlanProblem>& machines);
-  /// Sizes of the model and of the batch, `machine` between them: "Machine: ... ".
-  void say_model_and_batch(const PlanProblem& problem, const Layout& layout, const std::string& machine);
+  /// Sizes of the model and of the batch.
+  void say_model_and_batch(const PlanProblem& problem, const Layout& layout);
   /// What `train` lacks to run the layout, if anything.
   void say_if_estimated_only(const PlanProblem& problem, const Layout& layout);
+  /// What has not been run or compared on these machines, a point each.
+  void say_what_was_not_run(const std::vector<PlanProblem>& machines);
 
   std::string text_;
 };
@@ -76,7 +76,19 @@ std::string real_bytes_text(double bytes);
 std::string gradients_part(const MemoSubject& subject);
 /// What the precision does to time and memory, what stays above it and why, and the limits of its numbers.
 std::string precision_part(const MemoSubject& subject);
-/// The bottleneck, the first change that shortens it, and what else could be changed.
-std::string bottleneck_part(const MemoSubject& subject);
+
+/// What limits a step, and what shortens it.
+struct BottleneckTexts {
+  std::string limit;    ///< sentences: the bottleneck
+  std::string first;    ///< sentences: the first change that shortens it
+  std::string changes;  ///< a point each: what would help and is not to be had as things are
+  std::string table;    ///< of all changes, with its heading
+};
+BottleneckTexts bottleneck_texts(const MemoSubject& subject);
+
+/// "tensor 2 x data 1 x pipeline 4".
+std::string mesh_text(const Layout& layout);
+/// With a capital first letter.
+std::string capitalized(std::string text);
 
 }  // namespace espalier

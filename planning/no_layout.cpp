@@ -15,6 +15,7 @@
 #include "io/units.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -91,15 +92,10 @@ std::string size_text(const Asked& asked, Index size) {
                                                      bytes_text(need), room_text(asked.problem));
 }
 
-// The first doubling of the devices that has room; 0: none.
-Index devices_that_fit(const PlanProblem& problem, const LayoutSpace& space) {
-  for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
-    Asked more{problem, space};
-    set_devices(more, times * space.num_devices);
-    if (problems(more.problem.cluster).empty() && has_room(problem, least_bytes(more)))
-      return times * space.num_devices;
-  }
-  return 0;
+bool fits_on(const PlanProblem& problem, const LayoutSpace& space, Index devices) {
+  Asked more{problem, space};
+  set_devices(more, devices);
+  return problems(more.problem.cluster).empty() && has_room(problem, least_bytes(more));
 }
 
 bool has_one_of(const Accelerator& device, const std::vector<Precision>& asked) {
@@ -146,6 +142,26 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
+Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
+  constexpr Index most_tried = 64;  // between a doubling that does not fit and one that does
+  // No layout takes less than the states, each once.
+  const double states =
+      to_double(num_parameters(problem.model)) * state_bytes(space.precisions.front(), problem.implementation).total();
+  const auto least = static_cast<Index>(states / static_cast<double>(room_bytes(problem)));
+  for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
+    const Index most = times * space.num_devices;
+    if (most < least || !fits_on(problem, space, most))
+      continue;
+    const Index node = std::max(problem.cluster.devices_per_node, problem.cluster.node_room);
+    const Index step = std::max(most <= node ? 1 : node, most / 2 / most_tried);
+    for (Index devices = (most / 2 / step + 1) * step; devices < most; devices += step)
+      if (devices >= least && fits_on(problem, space, devices))
+        return devices;
+    return most;
+  }
+  return 0;
+}
+
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
     return fmt::format("no layout fits: {}, which has {}", smallest_text(result), room_text(problem));
@@ -157,7 +173,7 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
   if (!has_one_of(problem.cluster.device, space.precisions))
     return no_precision_report(problem.cluster.device, space.precisions);
   if (result.num_too_large > 0) {
-    const Index devices = devices_that_fit(problem, space);
+    const Index devices = fewest_devices(problem, space);
     return {.what = "no layout of this model fits this machine",
             .got = fmt::format("{}: {} {}", smallest_text(result), result.rejections.front().layout.text(),
                                result.rejections.front().reason),

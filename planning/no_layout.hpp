@@ -17,6 +17,10 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 /// Why a search found nothing, in a line: what divides and does not fit, or what would divide.
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
 
+/// The fewest devices, more than those of the space and by whole nodes beyond one, on which a layout has room; 0: none
+/// of up to 256 times as many.
+Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space);
+
 /// The same as an error of usage, with what to do. @pre the search found nothing.
 ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
 

@@ -5,7 +5,9 @@
 #include "io/json_by_name.hpp"
 #include "io/json_text.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
+#include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
 
 namespace espalier {
@@ -29,15 +31,37 @@ Json layout_json(const Layout& layout) {
           {"precision", to_string(layout.precision)}};
 }
 
+Json interval_json(const Interval& interval) { return {{"low", interval.low}, {"high", interval.high}}; }
+
+Json predicted_json(const Predicted& predicted) {
+  return {{"value", predicted.value}, {"low", predicted.interval.low}, {"high", predicted.interval.high}};
+}
+
+// Null where no tokens were asked for, or the cluster states no price or power.
+Json run_json(const PlanProblem& problem, const LayoutPrice& price) {
+  if (problem.num_tokens == 0)
+    return {};
+  const RunCost run = run_cost(problem, price);
+  return {{"tokens", problem.num_tokens},
+          {"steps", run.steps},
+          {"days", predicted_json(run.days)},
+          {"device_hours", predicted_json(run.device_hours)},
+          {"cost", run.cost ? predicted_json(*run.cost) : Json()},
+          {"currency", problem.cluster.currency},
+          {"energy_kwh", run.energy ? predicted_json(*run.energy) : Json()}};
+}
+
 Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
   Json json{{"layout", layout_json(price.layout)},
             {"step_seconds", price.step_seconds},
-            {"error_share", price.error_share},
+            {"step_interval", interval_json(price.step_interval)},
             {"tokens_per_second", price.tokens_per_second},
             {"mfu", price.flops_share.of_gemm_rate ? Json() : Json(price.flops_share.share)},
             {"gemm_fraction", price.flops_share.of_gemm_rate ? Json(price.flops_share.share) : Json()},
             {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},
+            {"memory_interval", interval_json(price.memory_interval)},
+            {"run", run_json(problem, price)},
             {"too_large", why_too_large(problem, price)},
             {"not_runnable", why_not_runnable(problem, price.layout)}};
   json["seconds"] = json_by_name<Phase>(price.seconds.seconds);
@@ -53,6 +77,7 @@ Json machine_json(const PlanProblem& problem) {
   const Cluster& cluster = problem.cluster;
   return {{"cluster", cluster.name},
           {"device", cluster.device.name},
+          {"unmeasured", unmeasured_text(cluster.device)},
           {"nodes", cluster.num_nodes},
           {"devices_per_node", cluster.devices_per_node},
           {"device_memory_bytes", cluster.device.memory_bytes},
@@ -149,6 +174,21 @@ Json search_head_json(const PlanProblem& problem, const LayoutSpace& space, cons
   return json;
 }
 
+Json joint_json(const std::vector<PlanProblem>& problems, const JointSearch& search) {
+  if (!search.job)
+    return {{"impossible", search.why_none}};
+  const JointJob& job = *search.job;
+  return {{"layout", layout_json(job.layout)},
+          {"first", problems[static_cast<std::size_t>(job.first)].cluster.name},
+          {"first_stages", job.first_stages},
+          {"layers", {job.layers_on(0), job.layers_on(1)}},
+          {"step_seconds", job.step_seconds},
+          {"step_interval", interval_json(job.step_interval)},
+          {"tokens_per_second", job.tokens_per_second},
+          {"link_seconds", job.link_seconds},
+          {"memory_bytes", job.memory_bytes}};
+}
+
 }  // namespace
 
 std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<Layout>& layouts) {
@@ -188,6 +228,8 @@ std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space,
                            const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
   Json json = search_head_json(problem, space, plain, result, most);
   json["no_layout"] = error_json(error);
+  const Index devices = result.num_too_large > 0 ? fewest_devices(problem, space) : 0;
+  json["fewest_devices"] = devices > 0 ? Json(devices) : Json();
   return json_text(json, 1) + "\n";
 }
 
@@ -200,27 +242,31 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
   return json_text(json, 1) + "\n";
 }
 
-std::string no_common_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error) {
-  Json json = model_json(problem);
-  json.update(size_json(space));
-  json.update({{"layout", Json()}, {"machines", Json::array()}, {"no_layout", error_json(error)}});
-  return json_text(json, 1) + "\n";
-}
-
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
-                               const CommonLayout& common, const Goal& goal) {
+                               const CommonLayout& common, const Goal& goal, const JointSearch* joint,
+                               const ErrorReport* error) {
   Json json = model_json(problems.front());
-  json.update(size_json(space));
-  json["layout"] = layout_json(*common.layout);
-  json["machines"] = Json::array();
-  for (std::size_t i = 0; i < common.prices.size(); ++i) {
+  json.update({{"global_batch", space.global_batch},
+               {"layout", common.layout ? layout_json(*common.layout) : Json()},
+               {"machines", Json::array()},
+               {"comparison", comparison_sentences(problems, common)},
+               {"joint", joint ? joint_json(problems, *joint) : Json()}});
+  if (common.layout)
+    json["devices"] = common.layout->num_devices();
+  for (std::size_t i = 0; i < problems.size(); ++i) {
     Json machine = machine_json(problems[i]);
-    machine.update({{"price", price_json(problems[i], common.prices[i])},
-                    {"own_best", price_json(problems[i], common.bests[i])},
-                    {"loss", common.loss(i)},
-                    {"goals", goals_json(common.prices[i], goal)}});
+    machine["devices"] = problems[i].cluster.num_devices();
+    if (common.has(i) && !common.bests.empty())
+      machine.update({{"price", price_json(problems[i], common.price(i))},
+                      {"own_best", price_json(problems[i], common.bests[i])},
+                      {"loss", common.layout ? Json(common.loss(i)) : Json()},
+                      {"goals", goals_json(common.price(i), goal)}});
+    else
+      machine.update({{"price", Json()}, {"own_best", Json()}, {"why_none", common.why_none[i]}});
     json["machines"].push_back(machine);
   }
+  if (error)
+    json["no_layout"] = error_json(*error);
   return json_text(json, 1) + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "core/memory_text.hpp"
 #include "io/units.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
 #include "planning/to_double.hpp"
 #include "planning/why_slower.hpp"
@@ -20,8 +21,8 @@ namespace {
 // What every table says of a layout; what stands before it differs.
 std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
   const std::string reason = why_not_runnable(problem, price.layout);
-  return fmt::format(" {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
-                     price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+  return fmt::format(" {:>9.4g} s {:>16} {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
+                     price.step_seconds, interval_text(price.step_interval), price.tokens_per_second,
                      100 * price.flops_share.share, 100 * price[Phase::bubble] / price.step_seconds,
                      100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
                      reason.empty() ? "" : " *");
@@ -34,8 +35,8 @@ std::string head_text(const std::string& before, std::span<const PlanProblem> pr
   const char* const share = std::ranges::none_of(problems, is_measured)  ? "MFU"
                             : std::ranges::all_of(problems, is_measured) ? "GEMM"
                                                                          : "MFU/GEMM";
-  return fmt::format("{} {:>11} {:>6} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "error", "tokens/s",
-                     share, "bubble", "idle", "memory");
+  return fmt::format("{} {:>11} {:>16} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "9 of 10 cases",
+                     "tokens/s", share, "bubble", "idle", "memory");
 }
 
 std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
@@ -58,13 +59,17 @@ std::string parameters_text(const ModelConfig& model) {
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
 
+std::string unmeasured_line(const Accelerator& device) {
+  return device.unmeasured.empty() ? "" : unmeasured_text(device) + "\n";
+}
+
 // A curve has its devices and batch point by point.
 std::string problem_of_curve_text(const PlanProblem& problem) {
-  return fmt::format("{} ({}) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
+  return fmt::format("{} ({}) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n{}",
                      problem.model_name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
-                     in_gib(room_bytes(problem)), problem.sequence_length);
+                     in_gib(room_bytes(problem)), problem.sequence_length, unmeasured_line(problem.cluster.device));
 }
 
 // Nothing is priced as `other`: it has a column where a stage has some of it all the same.
@@ -96,10 +101,9 @@ std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice
 
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch) {
   const Cluster& cluster = problem.cluster;
-  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model_name,
-                     parameters_text(problem.model), counted(num_devices, "device"), cluster.device.name,
-                     cluster.devices_per_node, bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)),
-                     counted(global_batch, "sequence"), problem.sequence_length);
+  return fmt::format("{} ({}) on {}, {} of {} tokens\n{}", problem.model_name, parameters_text(problem.model),
+                     machine_text(cluster, num_devices), counted(global_batch, "sequence"), problem.sequence_length,
+                     unmeasured_line(cluster.device));
 }
 
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
@@ -112,10 +116,12 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 }
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
-  std::string text = fmt::format("{}\n  {} of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, {} {:.1f} %\n",
+  std::string text = fmt::format("{}\n  {} of {}; step {:.4g} s ({}), {:.4g} tokens/s, {} {:.1f} %\n",
                                  price.layout.text(), counted(price.layout.num_microbatches(), "micro-batch"),
-                                 price.layout.micro_batch, price.step_seconds, 100 * price.error_share,
+                                 price.layout.micro_batch, price.step_seconds, interval_text(price.step_interval),
                                  price.tokens_per_second, price.flops_share.text(), 100 * price.flops_share.share);
+  if (problem.num_tokens > 0)
+    text += fmt::format("  {}\n", run_cost_text(problem, price));
   text += "  time of the busiest stage\n";
   for (std::size_t i = 0; i < num_phases; ++i)
     if (const auto phase = static_cast<Phase>(i); price[phase] > 0)
@@ -201,6 +207,8 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
     }
     prices.push_back(*point.price);
     text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
+    if (problem.num_tokens > 0)
+      text += fmt::format("{:17} {}\n", "", run_cost_text(problem, *point.price));
     if (point.limited_by != "nothing")
       text += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
   }
@@ -215,20 +223,34 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 }
 
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
-  std::string text = fmt::format("best for all: {}\n", common.layout->text());
+  std::string text = common.layout ? fmt::format("best for all: {}\n", common.layout->text()) : "";
+  for (const PlanProblem& problem : problems)
+    text += unmeasured_line(problem.cluster.device);
   std::vector<LayoutPrice> shown;
-  text += head_text(fmt::format("{:<20} {:>8}", "", "slower"), problems);
+  text += head_text(fmt::format("{:<20} {:>7} {:>8}", "", "devices", "slower"), problems);
   for (std::size_t i = 0; i < problems.size(); ++i) {
-    text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * common.loss(i)) +
-            columns_text(problems[i], common.prices[i]);
-    text += fmt::format("{:<29}", "  best for it alone") + columns_text(problems[i], common.bests[i]);
-    shown.push_back(common.prices[i]);
+    const std::string start = fmt::format("{:<20} {:>7} ", problems[i].cluster.name, problems[i].cluster.num_devices());
+    if (!common.has(i)) {
+      text += fmt::format("{}{}\n", start, common.why_none[i]);
+      continue;
+    }
+    text += start + (common.layout ? fmt::format("{:>6.1f} %", 100 * common.loss(i)) : fmt::format("{:>8}", "")) +
+            columns_text(problems[i], common.price(i));
+    shown.push_back(common.price(i));
+    if (problems[i].num_tokens > 0)
+      text += fmt::format("{:29}{}\n", "", run_cost_text(problems[i], common.price(i)));
+    if (!common.layout)
+      continue;
+    text += fmt::format("{:<37}", "  best for it alone") + columns_text(problems[i], common.bests[i]);
     shown.push_back(common.bests[i]);
   }
   text += idle_text(shown) + marks_text(problems.front(), shown);
+  for (const std::string& sentence : comparison_sentences(problems, common))
+    text += sentence + "\n";
   for (std::size_t i = 0; i < problems.size(); ++i)
-    for (const GoalResult& each : goal_results(common.prices[i], goal))
-      text += fmt::format("goal on {}: {}\n", problems[i].cluster.name, goal_text(each));
+    if (common.has(i))
+      for (const GoalResult& each : goal_results(common.price(i), goal))
+        text += fmt::format("goal on {}: {}\n", problems[i].cluster.name, goal_text(each));
   return text;
 }
 

@@ -7,13 +7,14 @@
 
 #include "core/error.hpp"
 #include "planning/common_layout.hpp"
+#include "planning/joint_job.hpp"
 #include "planning/scaling.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
 
-/// "gpt3-175b (174.6 B parameters) on 1024 devices of a100-80 (8 a node, 80.00 GiB each), 1536 sequences of 2048
-/// tokens".
+/// "gpt3-175b (174.6 B parameters) on 1024 devices: 128 nodes of 8 a100-80 with 80.00 GiB each, 1536 sequences of 2048
+/// tokens", and a line that says so where no published run on the device was compared.
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
 
 /// One line a layout: rank, step time with its error, tokens per second, MFU or GEMM fraction, bubble and idle time,
@@ -34,7 +35,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<Layout
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
 
 /// The layout on each machine beside that machine's own best, in the same columns behind what it loses; the goals.
-/// @pre common.layout, also below
+/// Without a layout for all, each machine's own best, or why it has none.
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common,
                                const Goal& goal = {});
 
@@ -53,9 +54,10 @@ std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space,
 std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<Layout>& layouts);
 /// `points`, an entry each, and `goals`.
 std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
-/// `layout` and `machines`; where there is none, null, an empty list, and the error as `no_layout`.
-std::string no_common_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error);
+/// `layout` (null where none suits all), `machines`, `comparison` (sentences), `joint` (a job across two, or null), and
+/// `no_layout` where an error is given.
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
-                               const CommonLayout& common, const Goal& goal = {});
+                               const CommonLayout& common, const Goal& goal = {}, const JointSearch* joint = nullptr,
+                               const ErrorReport* error = nullptr);
 
 }  // namespace espalier

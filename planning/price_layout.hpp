@@ -23,6 +23,7 @@ struct PlanProblem {
   Implementation implementation;
   Index sequence_length = 1024;
   std::string model_name = "the model";
+  Index num_tokens = 0;  ///< that the whole run trains on; 0: not asked
 };
 
 /// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.

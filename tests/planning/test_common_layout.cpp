@@ -79,7 +79,7 @@ TEST(CommonLayout, it_loses_little_on_each_machine) {
   const std::string text =
       common_layout_text(problems, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
   for (const char* const part :
-       {"best for all: ", "slower", "+-", "GiB", "goal on a100-80: a step of at most 3 s: missed by",
+       {"best for all: ", "slower", "9 of 10 cases", "GiB", "goal on a100-80: a step of at most 3 s: missed by",
         "goal on h100: a step of at most 3 s: met"})
     EXPECT_THAT(text, HasSubstr(part));
 }
@@ -94,9 +94,10 @@ TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
   for (const char* const part :
        {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine gives up",
         "**Goal on a100-80.** a step of at most 3 s: missed by", "**Goal on h100.** a step of at most 3 s: met with",
-        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## The most likely bottleneck"})
+        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## Question", "## Answer", "## What limits it",
+        "## How sure we are", "## What could be changed"})
     EXPECT_THAT(memo, HasSubstr(part));
-  EXPECT_THAT(memo, HasSubstr(fmt::format("| h100 | {:.4g} s (", common.prices[1].step_seconds)));
+  EXPECT_THAT(memo, HasSubstr(fmt::format("| h100 | {:.4g} s | ", common.prices[1].step_seconds)));
 }
 
 // A change is made on all machines: what has no room on one of them is not the first thing to try on another.
@@ -110,6 +111,46 @@ TEST(CommonLayout, its_memo_proposes_what_all_machines_can) {
   const std::string on_a100 =
       memo.substr(memo.find("# On a100-80\n"), memo.find("# On v100\n") - memo.find("# On a100-80\n"));
   EXPECT_THAT(on_a100, HasSubstr("on v100: does not fit"));
+}
+
+// 32 A100 or 16 H100: each with its own best layout, cost and all, in one table.
+TEST(CommonLayout, unlike_clusters_stand_side_by_side) {
+  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:2")};
+  for (PlanProblem& problem : problems) {
+    problem.num_tokens = 100'000'000'000;
+    problem.cluster.price_per_device_hour = problem.cluster.name == "h100" ? 4 : 2;
+    problem.cluster.currency = "EUR";
+  }
+  LayoutSpace space{.num_devices = 32, .global_batch = 128};
+  const CommonLayout common = compare_machines(problems, space);
+  EXPECT_FALSE(common.layout);
+  ASSERT_TRUE(common.has(0) && common.has(1));
+  EXPECT_EQ(common.bests[0].layout.num_devices(), 32);
+  EXPECT_EQ(common.bests[1].layout.num_devices(), 16);
+  const double faster = common.bests[0].step_seconds / common.bests[1].step_seconds;
+  const double dearer = 4.0 * 16 / common.bests[1].tokens_per_second / (2.0 * 32 / common.bests[0].tokens_per_second);
+  const bool h100_first = faster > 1;
+  const std::string text = common_layout_text(problems, common);
+  const std::string memo = common_memo(problems, space, common);
+  for (const std::string& shown : {text, memo}) {
+    EXPECT_THAT(shown, HasSubstr(fmt::format("trains {:.2f} times as many tokens per second as {}",
+                                             h100_first ? faster : 1 / faster,
+                                             h100_first ? "a100-80 (32 devices)" : "h100 (16 devices)")));
+    EXPECT_THAT(shown, HasSubstr(fmt::format("costs {:.2f} times as much", h100_first ? dearer : 1 / dearer)));
+    EXPECT_THAT(shown, HasSubstr(" EUR ("));
+  }
+}
+
+// One that has no layout does not hide the other.
+TEST(CommonLayout, one_without_a_layout_says_why) {
+  const std::vector<PlanProblem> problems{problem_of("gpt-22b", "v100:1x2"), problem_of("gpt-22b", "h100:2")};
+  LayoutSpace space{.num_devices = 2, .global_batch = 128};
+  space.precisions = {Precision::fp16};
+  const CommonLayout common = compare_machines(problems, space);
+  EXPECT_FALSE(common.has(0));
+  EXPECT_TRUE(common.has(1));
+  EXPECT_THAT(common_layout_text(problems, common), HasSubstr("no layout fits: "));
+  EXPECT_THAT(common_memo(problems, space, common), HasSubstr("no layout fits: "));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(Scaling, more_than_all_is_explained) {
   EXPECT_THAT(points[1].limited_by, HasSubstr("does not fit on 8 devices"));
   const std::string text = scaling_text(problem, points);
   for (const char* const part :
-       {"+-", "GiB free", "                  above 100 %: less data_comm (", "efficiency", "MFU"})
+       {"9 of 10 cases", "GiB free", "                  above 100 %: less data_comm (", "efficiency", "MFU"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/memo_page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/quantity.hpp"
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/run_cost.hpp"
+#include "planning/runnable.hpp"
+#include "planning/time_text.hpp"
+#include "planning/to_double.hpp"
+
+namespace espalier {
+namespace {
+
+class MemoPage : MemoText {
+ public:
+  explicit MemoPage(const MemoPageSubject& subject)
+      : problem_(subject.problem),
+        space_(subject.space),
+        result_(subject.result),
+        goal_(subject.goal),
+        bottleneck_(subject.bottleneck),
+        best_(subject.result.ranking.front()),
+        layout_(best_.layout) {}
+
+  std::string text() {
+    question();
+    answer();
+    reasons();
+    text_ += "## What limits it\n\n" + bottleneck_.limit + "\n\n";
+    text_ += "## What to do first\n\n" + bottleneck_.first + "\n\n";
+    changes();
+    certainty();
+    return text_;
+  }
+
+ private:
+  void question() {
+    say("# How to train {} on {} {}\n\n## Question\n\n", problem_.model_name, space_.num_devices,
+        problem_.cluster.device.name);
+    say("How should {} train on {}? A step has {} of {} tokens.", problem_.model_name,
+        machine_text(problem_.cluster, space_.num_devices), counted(space_.global_batch, "sequence"),
+        problem_.sequence_length);
+    if (problem_.num_tokens > 0)
+      say(" The whole run has {} tokens.", tokens_text(problem_.num_tokens));
+    for (const GoalResult& each : goal_results(best_, goal_))
+      say(" Wanted: {}.", each.asked);
+    say("\n\n");
+  }
+
+  // The figures are those of `plan --json`.
+  void answer() {
+    say("## Answer\n\n| | predicted | in 9 of 10 cases like it |\n|---|---|---|\n");
+    say("| layout | {} | |\n", layout_.text());
+    say("| step | {} | {} s |\n", time_text(best_.step_seconds), interval_text(best_.step_interval));
+    const double tokens = best_.tokens_per_second * best_.step_seconds;
+    say("| tokens per second | {:.4g} | {:.4g} to {:.4g} |\n", best_.tokens_per_second,
+        tokens / best_.step_interval.high, tokens / best_.step_interval.low);
+    say("| {} (of {} in {}) | {:.1f} % | |\n", best_.flops_share.text(),
+        quantity_text(Quantity::flops_per_second, problem_.cluster.device.rate(layout_.precision).peak_flops),
+        to_string(layout_.precision), 100 * best_.flops_share.share);
+    say("| peak memory of a device, {} | {} | {} to {} |\n", room_text(problem_), bytes_text(best_.memory_bytes),
+        real_bytes_text(best_.memory_interval.low), real_bytes_text(best_.memory_interval.high));
+    if (problem_.num_tokens > 0)
+      run_rows(run_cost(problem_, best_));
+    say("\nEach layer is split over {}, the layers over {}, the batch over {}.",
+        counted(layout_.tensor * layout_.context, "device"), counted(layout_.pipeline, "stage"),
+        counted(layout_.data, "replica"));
+    if (std::string reason = why_not_runnable(problem_, layout_); !reason.empty()) {
+      for (std::size_t at = 0; (at = reason.find("; ", at)) != std::string::npos;)
+        reason.replace(at, 2, ". ");
+      say(" Estimated only, `train` cannot run it yet: {}.", reason);
+    }
+    for (const GoalResult& each : goal_results(best_, goal_))
+      say("\n\n**Goal.** {}{}.", goal_text(each),
+          each.is_met() && each.margin < best_.step_interval.high / best_.step_seconds - 1
+              ? ", less than the prediction's own error"
+              : "");
+    say("\n\n");
+  }
+
+  void run_rows(const RunCost& run) {
+    const auto row = [&](const std::string& name, const Predicted& of) {
+      say("| {} | {} | {} |\n", name, rounded_text(of.value), interval_text(of.interval));
+    };
+    row(fmt::format("days for {} tokens", tokens_text(problem_.num_tokens)), run.days);
+    row("device-hours", run.device_hours);
+    if (run.cost)
+      row("cost, " + problem_.cluster.currency, *run.cost);
+    if (run.energy)
+      row("energy, kWh", *run.energy);
+  }
+
+  void reasons() {
+    say("## Why\n\n1. ");
+    const double states =
+        to_double(num_parameters(problem_.model)) * state_bytes(layout_.precision, problem_.implementation).total();
+    const double devices = states / static_cast<double>(room_bytes(problem_));
+    const int shards = layout_.tensor * layout_.pipeline * (layout_.zero_stage == 3 ? layout_.data : 1);
+    say("Weights, gradients and optimizer states take {}, {:.{}f} times what a device has free. ",
+        real_bytes_text(states), devices, devices < 10 ? 1 : 0);
+    if (shards > 1)
+      say("Cut into {}, with all activations, a device needs {}.\n", counted(shards, "shard"),
+          bytes_text(best_.memory_bytes));
+    else
+      say("The model stays in one piece, and a device needs {}.\n", bytes_text(best_.memory_bytes));
+    say("2. ");
+    if (result_.ranking.size() < 2) {
+      say("No other mesh of ranks is possible: of {} layouts {} are too large and {} impossible.\n\n",
+          result_.num_considered, result_.num_too_large, result_.num_impossible);
+      return;
+    }
+    const Rejection& next = result_.rejections.front();
+    std::string why = next.reason;
+    if (const std::size_t cause = why.find("): "); cause != std::string::npos)
+      why.replace(cause, 3, "). Cause: ");
+    if (const std::size_t more = why.find("; "); more != std::string::npos)
+      why.replace(more, 2, ". But ");
+    say("The next best split is {}. It is {}.\n\n", mesh_text(next.layout), why);
+  }
+
+  void changes() {
+    say("## What would change the answer\n\n");
+    text_ += bottleneck_.changes;
+    if (result_.not_built) {
+      const LayoutPrice& other = *result_.not_built;
+      say("- Not built yet: {} would be {:.1f} % faster. {}.\n", mesh_text(other.layout),
+          100 * (best_.step_seconds / other.step_seconds - 1),
+          capitalized(why_not_runnable(problem_.model.num_layers, other.layout)));
+    }
+    say("- Another model, batch, sequence length or machine: ask again.\n\n");
+  }
+
+  void certainty() {
+    say("## How sure we are\n\n");
+    say_what_was_not_run({problem_});
+    say("- In 9 of 10 {}, a step takes {} s.\n", time_kind(problem_, best_).name, interval_text(best_.step_interval));
+    if (result_.num_alike > 1)
+      say("- The prediction does not tell {} layouts apart. The answer has fewest stages, then least tensor "
+          "parallelism.\n",
+          result_.num_alike);
+    say("- Memory is counted from shapes. The runtime keeps {} of each device.\n\n",
+        bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
+  }
+
+  const PlanProblem& problem_;
+  const LayoutSpace& space_;
+  const SearchResult& result_;
+  const Goal& goal_;
+  const BottleneckTexts& bottleneck_;
+  const LayoutPrice& best_;
+  const Layout& layout_;
+};
+
+}  // namespace
+
+std::string memo_page(const MemoPageSubject& subject) { return MemoPage(subject).text(); }
+
+}  // namespace espalier

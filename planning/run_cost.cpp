@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/run_cost.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "planning/to_double.hpp"
+
+namespace espalier {
+
+Predicted operator*(const Predicted& predicted, double times) {
+  return {predicted.value * times, {predicted.interval.low * times, predicted.interval.high * times}};
+}
+
+RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price) {
+  const double tokens_per_step = to_double(price.layout.global_batch) * to_double(problem.sequence_length);
+  RunCost run;
+  run.steps = std::ceil(to_double(problem.num_tokens) / tokens_per_step);
+  const Predicted hours = Predicted{price.step_seconds, price.step_interval} * (run.steps / 3600);
+  run.days = hours * (1.0 / 24);
+  run.device_hours = hours * price.layout.num_devices();
+  if (problem.cluster.price_per_device_hour > 0)
+    run.cost = run.device_hours * problem.cluster.price_per_device_hour;
+  if (problem.cluster.device_watts > 0)
+    run.energy = run.device_hours * (problem.cluster.device_watts / 1000);
+  return run;
+}
+
+std::string rounded_text(double value) {
+  if (value < 999.5)
+    return fmt::format("{:.3g}", value);
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
+  const std::string digits = fmt::format("{:.0f}", std::round(value / unit) * unit);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0)
+      text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string interval_text(const Interval& interval) {
+  return fmt::format("{} to {}", rounded_text(interval.low), rounded_text(interval.high));
+}
+
+std::string predicted_text(const Predicted& predicted, const std::string& unit) {
+  return fmt::format("{}{}{} ({})", rounded_text(predicted.value), unit.empty() ? "" : " ", unit,
+                     interval_text(predicted.interval));
+}
+
+std::string tokens_text(Index tokens) {
+  const double billions = to_double(tokens) / 1e9;
+  return billions < 1000 ? fmt::format("{:.4g}B", billions) : fmt::format("{:.4g}T", billions / 1000);
+}
+
+std::string run_cost_text(const PlanProblem& problem, const LayoutPrice& price) {
+  const RunCost run = run_cost(problem, price);
+  std::string text = fmt::format("{} tokens are {:.0f} steps: {}, {}", tokens_text(problem.num_tokens), run.steps,
+                                 predicted_text(run.days, "days"), predicted_text(run.device_hours, "device-hours"));
+  if (run.cost)
+    text += ", " + predicted_text(*run.cost, problem.cluster.currency);
+  if (run.energy)
+    text += ", " + predicted_text(*run.energy, "kWh");
+  return text;
+}
+
+}  // namespace espalier
