@@ -270,24 +270,6 @@ class StageMemory {
 
 }  // namespace
 
-StateBytes state_bytes(Precision precision, const Implementation& implementation) {
-  if (precision == Precision::fp32 || precision == Precision::tf32)
-    return {.weights = 4, .gradients = 4, .optimizer = 8};
-  return {.weights = 2,
-          .gradients = static_cast<double>(implementation.gradient_bytes),
-          .optimizer = 12.0 + implementation.extra_state_bytes};
-}
-
-StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas) {
-  if (zero_stage >= 1)
-    bytes.optimizer /= replicas;
-  if (zero_stage >= 2)
-    bytes.gradients /= replicas;
-  if (zero_stage >= 3)
-    bytes.weights /= replicas;
-  return bytes;
-}
-
 BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length) {
   return make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
                           std::max<Index>(1, sequence_length / layout.context));
