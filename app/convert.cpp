@@ -63,12 +63,12 @@ std::string tokenizer_name(const Path& directory) {
 }
 
 int import_model(const ConvertArguments& arguments) {
-  const ForeignWeights weights(arguments.from);
+  const HuggingFaceWeights weights(arguments.from);
   print_model(weights.model());
   if (arguments.dry_run) {
     require_new_directory(arguments.output);
     std::size_t bytes = 0;
-    for (const ForeignParameter& parameter : weights.parameters()) {
+    for (const HuggingFaceParameter& parameter : weights.parameters()) {
       print_tensor(parameter.name, weights.type(parameter), parameter.shape, "from " + parameter.part.tensor);
       bytes += tensor_bytes(parameter.shape, weights.type(parameter));
     }
@@ -85,6 +85,9 @@ int import_model(const ConvertArguments& arguments) {
   const Path checkpoint = Path(arguments.output) / "checkpoints" / name;
   print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
                checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
+  if (const Index length = usual_sequence_length(weights.model().config);
+      length < weights.model().config.max_sequence_length)
+    print_answer("\n[batch]\nsequence_length = {}  # or another one that memory has room for\n", length);
   return 0;
 }
 

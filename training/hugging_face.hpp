@@ -17,7 +17,7 @@ namespace espalier {
 /// DIRECTORY/tokenizer. `train --init-from DIRECTORY` starts from it. Returns the checkpoint's path.
 /// @pre the directory is new or empty. An error leaves there what was written so far (io/partial_directory.hpp).
 /// @param tokenizer the fingerprint of the model's; empty: unknown
-Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory,
+Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, const Path& directory,
                          const std::string& tokenizer = "");
 
 /// What an export writes.
