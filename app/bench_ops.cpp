@@ -17,10 +17,10 @@
 #include "core/ops/attention_library.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/embedding.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "io/json_text.hpp"
 #include "io/units.hpp"
@@ -49,7 +49,8 @@ class OpsBench {
  public:
   OpsBench(const ModelConfig& model, const BenchOpsArguments& options)
       : shape_(model),
-        attention_{options.shape.micro_batch, options.shape.sequence_length, model.num_heads, model.head_size()},
+        attention_{options.shape.micro_batch, options.shape.sequence_length, model.num_heads, model.head_size(),
+                   model.num_heads},
         rows_(options.shape.micro_batch * options.shape.sequence_length),
         only_(options.only) {}
 

@@ -16,6 +16,7 @@
 #include "core/printable_text.hpp"
 #include "core/tensor.hpp"
 #include "io/checkpoint_directory.hpp"
+#include "io/partial_directory.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "training/checkpoint_tokenizer.hpp"
@@ -32,51 +33,6 @@ struct ConvertArguments {
   std::string shard_size = "5 GB";
   bool dry_run = false;
 };
-
-// A folder of its own for the result: nothing is replaced or mixed.
-void require_empty(const Path& directory) {
-  std::error_code error;
-  const bool is_there =
-      std::filesystem::symlink_status(directory, error).type() != std::filesystem::file_type::not_found;
-  if (!is_there || (std::filesystem::is_directory(directory, error) && std::filesystem::is_empty(directory, error)))
-    return;
-  throw Error(ExitCode::usage,
-              {.what = "the result needs a folder of its own",
-               .where = directory.string(),
-               .got = std::filesystem::is_directory(directory, error) ? "a folder with files" : "a file or a link",
-               .wanted = "a new or empty folder",
-               .todo = "name another one in --output"});
-}
-
-// Of the directory and its parents those that do not exist, the outermost last.
-std::vector<Path> missing_directories(Path directory) {
-  std::vector<Path> missing;
-  std::error_code ignored;
-  const auto is_missing = [&] {
-    return std::filesystem::symlink_status(directory, ignored).type() == std::filesystem::file_type::not_found;
-  };
-  for (; !directory.empty() && is_missing(); directory = directory.parent_path())
-    missing.push_back(directory);
-  return missing;
-}
-
-// Writes into it; after an error nothing of what was written is left.
-template <class Write>
-void into_own_folder(const Path& directory, const Write& write) {
-  require_empty(directory);
-  const std::vector<Path> ours = missing_directories(directory);
-  try {
-    make_directories(directory);
-    write();
-  } catch (...) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
-      std::filesystem::remove_all(entry.path(), ignored);
-    for (const Path& made : ours)
-      std::filesystem::remove(made, ignored);
-    throw;
-  }
-}
 
 void print_tensor(const std::string& name, ScalarType type, const std::vector<Index>& shape, const std::string& other) {
   print_answer("  {:<44} {:<5} {:<16} {}\n", printable_line(name), to_string(type), shape_text(shape), other);
@@ -107,12 +63,12 @@ std::string tokenizer_name(const Path& directory) {
 }
 
 int import_model(const ConvertArguments& arguments) {
-  const ForeignWeights weights(arguments.from);
+  const HuggingFaceWeights weights(arguments.from);
   print_model(weights.model());
   if (arguments.dry_run) {
-    require_empty(arguments.output);
+    require_new_directory(arguments.output);
     std::size_t bytes = 0;
-    for (const ForeignParameter& parameter : weights.parameters()) {
+    for (const HuggingFaceParameter& parameter : weights.parameters()) {
       print_tensor(parameter.name, weights.type(parameter), parameter.shape, "from " + parameter.part.tensor);
       bytes += tensor_bytes(parameter.shape, weights.type(parameter));
     }
@@ -122,12 +78,16 @@ int import_model(const ConvertArguments& arguments) {
     print_plan(arguments.output, static_cast<Index>(weights.parameters().size()), bytes, files);
     return 0;
   }
-  Path checkpoint;
-  into_own_folder(arguments.output, [&] {
-    checkpoint = import_hugging_face(weights, arguments.from, arguments.output, tokenizer_name(arguments.from));
-  });
+  PartialDirectory output(arguments.output);
+  const Path name =
+      import_hugging_face(weights, arguments.from, output.path(), tokenizer_name(arguments.from)).filename();
+  output.publish();
+  const Path checkpoint = Path(arguments.output) / "checkpoints" / name;
   print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
                checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
+  if (const Index length = usual_sequence_length(weights.model().config);
+      length < weights.model().config.max_sequence_length)
+    print_answer("\n[batch]\nsequence_length = {}  # or another one that memory has room for\n", length);
   return 0;
 }
 
@@ -160,7 +120,7 @@ int export_model(const ConvertArguments& arguments) {
   print_model(plan.model);
   std::vector<std::string> files = tokenizer_files(tokenizer_beside(checkpoint.path()));
   if (arguments.dry_run) {
-    require_empty(arguments.output);
+    require_new_directory(arguments.output);
     std::size_t bytes = 0;
     for (const SafetensorsWriter::Tensor& tensor : plan.tensors) {
       print_tensor(tensor.name, tensor.type, tensor.shape, "");
@@ -172,10 +132,10 @@ int export_model(const ConvertArguments& arguments) {
     print_plan(arguments.output, static_cast<Index>(plan.tensors.size()), bytes, files);
     return 0;
   }
-  into_own_folder(arguments.output, [&] {
-    copy_tokenizer(tokenizer_beside(checkpoint.path()), arguments.output);
-    std::ranges::copy(export_hugging_face(checkpoint, plan, arguments.output, shard_bytes), std::back_inserter(files));
-  });
+  PartialDirectory output(arguments.output);
+  copy_tokenizer(tokenizer_beside(checkpoint.path()), output.path());
+  std::ranges::copy(export_hugging_face(checkpoint, plan, output.path(), shard_bytes), std::back_inserter(files));
+  output.publish();
   print_answer("wrote {}: {}\n", arguments.output, fmt::join(files, ", "));
   return 0;
 }

@@ -52,7 +52,7 @@ class Bench {
   double separate_seconds() { return seconds_of(separate_, positions_.data()); }
   // Of all layers, forward and backward, on joined documents.
   double attention_seconds() {
-    const AttentionShape shape{1, length(), config_.num_heads, config_.head_size()};
+    const AttentionShape shape{1, length(), config_.num_heads, config_.head_size(), config_.kv_heads()};
     const auto rows = [&](Index columns) { return Tensor<T, 2>("espalier::other::bench", length(), columns); };
     const auto qkv = rows(shape.qkv_columns()), dqkv = rows(shape.qkv_columns());
     const auto out = rows(config_.hidden_size), dout = rows(config_.hidden_size);
@@ -66,7 +66,8 @@ class Bench {
   }
   double attention_share() const {
     return seen_keys_ /
-           AttentionShape{.batch = 1, .sequence_length = length(), .num_heads = 1, .head_size = 1}.seen_keys();
+           AttentionShape{.batch = 1, .sequence_length = length(), .num_heads = 1, .head_size = 1, .num_kv_heads = 1}
+               .seen_keys();
   }
   Index length() const { return static_cast<Index>(tokens_.size()); }
 

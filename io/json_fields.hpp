@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/config_range.hpp"
+#include "core/value_range.hpp"
 
 // Fields of files that somebody may have damaged or forged, read as the type and within the range that their reader
 // needs. What is wrong is told with its key and its value.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/scalars.hpp"
+#include "core/value_range.hpp"
 #include "io/config_diff.hpp"
-#include "io/config_range.hpp"
 #include "io/file.hpp"
 
 namespace espalier {

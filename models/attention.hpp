@@ -16,7 +16,7 @@ namespace espalier {
 
 /// Keys and values of a layer, as attention reads them, and where the rows that come stand in them.
 template <class T>
-struct CachedKeys {
+struct KvCache {
   Tensor<T, 3> cache;  ///< (S, P, 2 KV), of S sequences; empty: none are kept
   CachedRows rows;
 };
@@ -80,9 +80,9 @@ class Attention {
     if (shape.qk_norm)
       QkNorm<P>::work(work, shape);
     if (shape.rotary > 0) {
-      const Index turned = shape.qk_channels() / shape.attention.head_size * shape.rotary;
-      work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), turned, 2);
-      work.backward_input.elementwise_bytes += array_bytes<T>(shape.tokens(), turned, 2);
+      const Index rotated = shape.qk_channels() / shape.attention.head_size * shape.rotary;
+      work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), rotated, 2);
+      work.backward_input.elementwise_bytes += array_bytes<T>(shape.tokens(), rotated, 2);
     }
     work.forward.attention.push_back({shape.attention, false});
     work.backward_input.attention.push_back({shape.attention, true});
@@ -95,11 +95,11 @@ class Attention {
   /// @param cached keys and values of this layer, which those of x join
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved, const AttentionDropout& of_probabilities,
-               const Dropout& dropout, Tensor<int, 1> positions /* (N) */, const CachedKeys<T>& cached = {}) const {
+               const Dropout& dropout, Tensor<int, 1> positions /* (N) */, const KvCache<T>& cached = {}) const {
     qkv_.forward(exec, saved.qkv, x, shape);
     if (qk_norm_)
       qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
-    rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size,
+    rotary_->forward(exec, saved.qkv, shape.num_heads + shape.num_kv_heads, shape.head_size,
                      {shape.sequence_length, positions});
     if (cached.cache.extent(0) > 0) {
       store_keys_and_values<T>(exec, cached.cache, saved.qkv, cached.rows, shape);
@@ -118,7 +118,7 @@ class Attention {
     count_work(AttentionWork{shape, true});
     attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape,
                           of_probabilities, positions);
-    rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size,
+    rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.num_kv_heads, shape.head_size,
                       {shape.sequence_length, positions});
     if (qk_norm_)
       qk_norm_->backward_input(exec, gradients.dqkv, gradients.dqk, shape, saved.qk_norm);

@@ -23,7 +23,7 @@ struct BlockShape {
   Index kv_channels = 0;       ///< columns of K, and of V: NKV*HS/tp
   Index ffn = 0;               ///< F/tp
   Index up = 0;                ///< columns of the way up: F/tp, or 2F/tp with a gate
-  Index rotary = 0;            ///< R, channels of a head that turn
+  Index rotary = 0;            ///< R, channels of a head that are rotated
   Norm norm = Norm::layernorm;
   bool bias = true;
   bool qkv_bias = true;
@@ -48,25 +48,24 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
   // What does not divide is cut unevenly, and this is the largest part; of few heads of K and V some ranks share one.
   const auto divided_up = [&](Index extent) { return (extent + tensor_size - 1) / tensor_size; };
   const Index ffn = divided_up(config.ffn_hidden_size);
-  const bool grouped = config.kv_heads() != config.num_heads;
   const Index kv_heads = divided_up(config.kv_heads());
-  return {.attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size(),
-                        grouped ? kv_heads : 0, config.window},
-          .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
-          .channels = config.hidden_size,
-          .kv_channels = kv_heads * config.head_size(),
-          .ffn = ffn,
-          .up = config.gated() ? 2 * ffn : ffn,
-          .rotary = config.rotary_size(),
-          .norm = config.norm,
-          .bias = config.bias,
-          .qkv_bias = config.has_qkv_bias(),
-          .qk_norm = config.qk_norm,
-          .copies_kv = config.kv_copies(tensor_size) > 1,
-          .drops_residual = config.residual_dropout > 0,
-          .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
-          .tensor_size = tensor_size,
-          .sequence_parallel = cuts_rows};
+  return {
+      .attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size(), kv_heads, config.window},
+      .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
+      .channels = config.hidden_size,
+      .kv_channels = kv_heads * config.head_size(),
+      .ffn = ffn,
+      .up = config.gated() ? 2 * ffn : ffn,
+      .rotary = config.rotary_size(),
+      .norm = config.norm,
+      .bias = config.bias,
+      .qkv_bias = config.has_qkv_bias(),
+      .qk_norm = config.qk_norm,
+      .copies_kv = config.kv_copies(tensor_size) > 1,
+      .drops_residual = config.residual_dropout > 0,
+      .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
+      .tensor_size = tensor_size,
+      .sequence_parallel = cuts_rows};
 }
 
 /// What a layer does for one micro-batch, in each part of a step.

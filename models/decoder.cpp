@@ -107,7 +107,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
   tensor_->use_workspace(plan_.scratch().full);
-  rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length, tensor_->has_wrong_positions() ? 1.5 : 1);
+  rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 
@@ -207,23 +207,15 @@ void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const Token
 }
 
 template <class P>
-Matrix<Compute<P>> Decoder<P>::evaluated_logits(const ExecSpace& exec, Index row) {
-  const ActivationIndex at(0, num_chunks() - 1);
-  ESPALIER_ASSERT(chunk(at).head, "wants the stage with the head");
-  return chunk(at).head->logits(exec, row, 1, plan_.slot(at).head, plan_.scratch().head);
-}
-
-template <class P>
 bool Decoder<P>::is_whole_model() const {
   return num_chunks() == 1 && layers(0).embedding && layers(0).head;
 }
 
 template <class P>
-Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows,
-                                      const std::vector<int>& positions) {
-  const auto count = static_cast<Index>(tokens.size());
-  ESPALIER_ASSERT(cache_.layers.empty() && shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
-                  "wants activations planned for one sequence that holds all tokens");
+void Decoder<P>::evaluate(const ExecSpace& exec, const std::vector<TokenId>& tokens,
+                          const std::vector<int>& positions) {
+  ESPALIER_ASSERT(cache_.layers.empty() && shape_.attention.batch == 1, "wants activations planned for one sequence");
+  ESPALIER_ASSERT(std::ssize(tokens) <= shape_.tokens(), "the sequence is longer than was planned");
   ESPALIER_ASSERT(is_whole_model() && tensor_->size() == 1, "wants the whole model on one rank");
   Slot& slot = plan_.slot(0);
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
@@ -234,7 +226,13 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
   slot.dropout = {};
   load(exec, slot, {padded.data(), padded.data(), 0, positions.empty() ? nullptr : padded_positions.data()});
   forward_to_norm(exec, 0, {});
-  return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
+}
+
+template <class P>
+Matrix<Compute<P>> Decoder<P>::evaluated_logits(const ExecSpace& exec, Index first, Index rows) {
+  const ActivationIndex at(0, num_chunks() - 1);
+  ESPALIER_ASSERT(chunk(at).head, "wants the stage with the head");
+  return chunk(at).head->logits(exec, first, rows, plan_.slot(at).head, plan_.scratch().head);
 }
 
 // ---- backward ----

@@ -48,57 +48,58 @@ class Decoder {
   ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
                                       const ActivationMemory& memory) const;
 
-  /// Whether every slot serves any chunk, numbered from 0 to slots_together; else each chunk has its own. The former
-  /// where it takes less memory.
+  /// True: all chunks share the slots 0 to slots_together - 1. False: each chunk has slots of its own. The plan takes
+  /// what needs less memory.
   bool shares_slots() const { return plan_.shares_slots(); }
 
-  /// From the next plan_activations() on, the kernels of blocks are recorded where they never wait for other ranks (no
-  /// tensor axis), and started a block at a time.
+  /// From the next plan_activations() on, a GPU records the kernels of each block and starts them together. Without a
+  /// tensor axis only: recorded kernels cannot wait for other ranks.
   void use_graphs(bool use) { uses_graphs_ = use; }
 
-  /// What dropout depends on besides the samples.
+  /// Dropout depends on this seed and on the index of the sample.
   void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
   /// The gradients of layers are overwritten by each micro-batch, not added to: somebody else sums them (ZeRO-2).
   void overwrite_layer_gradients(bool overwrites) { overwrites_layer_gradients_ = overwrites; }
 
-  /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). The
-  /// first chunk reads the inputs of `batch`, the last one the targets, all of them first_sample.
+  /// Runs a micro-batch through a chunk. The first chunk reads the inputs of `batch`. The last one reads the targets
+  /// and adds weight.loss * (sum of the token losses) to loss(). All chunks read first_sample, for dropout.
   void forward(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done = {});
 
-  /// The same without dropout, and without leaving what backward needs.
+  /// Forward without dropout; no backward can follow.
   void evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight,
                 const BlockDone& done = {});
 
-  /// After evaluate() at 0 of the last chunk: logits (1, V/tp) of what follows the token in this row of (B T).
-  Matrix<T> evaluated_logits(const ExecSpace& exec, Index row);
+  /// Runs up to T tokens of one sequence through slot 0 of a whole model on one rank, without a loss.
+  /// @pre activations are planned for B = 1
+  /// @param positions of the tokens, in separate documents
+  void evaluate(const ExecSpace& exec, const std::vector<TokenId>& tokens, const std::vector<int>& positions = {});
 
-  /// Before the first micro-batch of a step: its gradients overwrite what is there, so that nobody needs to set all to
-  /// zero; those of the tables are set to zero here. Without it every micro-batch adds.
+  /// After evaluate() at 0 of the last chunk: logits (rows, V/tp) of what follows each token in `rows` rows of (B T)
+  /// from `first` on. Valid until the next call. At most K rows, see Head.
+  Matrix<T> evaluated_logits(const ExecSpace& exec, Index first, Index rows = 1);
+
+  /// Call it before the first micro-batch of a step. That one then overwrites old gradients, and later ones add to it.
+  /// Gradients of the token and position tables are set to zero here.
   void begin_gradients(const ExecSpace& exec);
 
-  /// Adds the gradients of the micro-batch. After each block `done` tells that the gradients of this position of the
-  /// chunk are final as far as this micro-batch goes; positions come last to first, in flat order reversed.
+  /// Adds the gradients of the micro-batch. It goes from the last position of the chunk to the first, and calls `done`
+  /// after each: the micro-batch has no more gradients for that position.
   void backward(const ExecSpace& exec, ActivationIndex at, const BlockDone& done = {});
 
-  /// backward in two: first what the stage before waits for, the weight gradients at any later time.
+  /// The two parts of backward. The first one gives the gradients that the stage before waits for. The second one adds
+  /// the weight gradients, at any later time.
   void backward_input(const ExecSpace& exec, ActivationIndex at, const BlockDone& done = {});
   void backward_weight(const ExecSpace& exec, ActivationIndex at, const BlockDone& done = {});
 
-  /// What passes between chunks, the bytes of (R, C), valid as long as the arrays are the micro-batch's: the input and
-  /// output of forward, the gradient that backward starts from (of the output) and the one it results in (of the
-  /// input).
+  /// The arrays (R, C) that chunks send each other, as bytes: input and output of forward, and their gradients. They
+  /// are valid while the micro-batch has its slot.
   using Message = Tensor<unsigned char, 1>;
   Message input(ActivationIndex at) const { return bytes_of(plan_.slot(at).x); }
   Message output(ActivationIndex at) const { return bytes_of(plan_.slot(at).output()); }
   Message output_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.back()); }
   Message input_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.front()); }
-
-  /// Logits (rows, V) of the last `rows` positions of one sequence of up to T tokens; the last one predicts the token
-  /// that follows. Uses slot 0 of a whole model on one rank. @param positions of the tokens, in separate documents
-  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1,
-                   const std::vector<int>& positions = {});
 
   /// For generation, instead of plan_activations(): room for the keys and values of sequences that grow, and for some
   /// tokens at a time. On one stage.

@@ -38,9 +38,10 @@ Index Decoder<P>::cache_bytes(const CacheShape& shape) const {
 
 template <class P>
 void Decoder<P>::plan_cache(const CacheShape& shape) {
-  ESPALIER_ASSERT(is_whole_model() && !tensor_->sequence_parallel() && shape.rows <= most_decoded &&
-                      shape.length <= config_.max_sequence_length,
-                  "wants a stage that is the whole model, few rows, and no more positions than it has");
+  ESPALIER_ASSERT(is_whole_model(), "wants a stage that is the whole model");
+  ESPALIER_ASSERT(!tensor_->sequence_parallel(), "each rank takes in all rows");
+  ESPALIER_ASSERT(shape.rows <= most_decoded, "more rows than are taken in at a time");
+  ESPALIER_ASSERT(shape.length <= config_.max_sequence_length, "more positions than the model has");
   static_assert(most_decoded <= least_logit_rows);
   free_activations();
   const ActivationBytes of_rows = measure_rows(shape.rows);

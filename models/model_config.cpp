@@ -20,6 +20,14 @@ const char* to_string(Positions positions) {
   return "unknown";
 }
 
+ModelConfig in_one_spelling(ModelConfig model) {
+  if (model.num_kv_heads == model.num_heads)
+    model.num_kv_heads = 0;
+  if (model.head_dim * model.num_heads == model.hidden_size)
+    model.head_dim = 0;
+  return model;
+}
+
 std::vector<std::string> problems(const ModelConfig& model) {
   std::vector<std::string> found;
   const auto positive = [&](const char* name, Index value) {
@@ -46,7 +54,7 @@ std::vector<std::string> problems(const ModelConfig& model) {
     found.push_back(fmt::format("num_heads {} times head_dim {} is {} channels, wanted at most {}", model.num_heads,
                                 model.head_size(), model.q_size(), LargestModel::channels));
   if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size()))
-    found.push_back(fmt::format("{} is {}, wanted an even number of channels that turn, at most {}",
+    found.push_back(fmt::format("{} is {}, wanted an even number of channels to rotate, at most {}",
                                 model.rotary.size == 0 ? "head_dim" : "rotary.size", size, model.head_size()));
   const RotaryConfig& rotary = model.rotary;
   if (model.positions == Positions::rotary && rotary.scaling != RotaryScaling::none) {
@@ -56,7 +64,7 @@ std::vector<std::string> problems(const ModelConfig& model) {
       found.push_back(fmt::format("rotary.original_length is {}, wanted the positions that the model was trained on",
                                   rotary.original_length));
     if (rotary.scaling == RotaryScaling::dynamic && model.rotary_size() < 4)
-      found.emplace_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head that turn");
+      found.emplace_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head to rotate");
     if (rotary.scaling == RotaryScaling::llama3 && rotary.high_frequency_factor <= rotary.low_frequency_factor)
       found.push_back(fmt::format("rotary.high_frequency_factor is {}, wanted more than low_frequency_factor {}",
                                   rotary.high_frequency_factor, rotary.low_frequency_factor));

@@ -13,8 +13,8 @@
 namespace espalier {
 
 enum class Norm { layernorm, rmsnorm };
-/// Where a token learns its place. learned: a table, added to the token embedding; rotary: Q and K turn; alibi: a slope
-/// on the scores (Press et al., 2022), which `plan` alone knows.
+/// Where a token learns its place. learned: a table, added to the token embedding; rotary: Q and K are rotated; alibi:
+/// a slope on the scores (Press et al., 2022), which `plan` alone knows.
 enum class Positions { learned, rotary, alibi };
 const char* to_string(Norm norm);
 const char* to_string(Positions positions);
@@ -36,7 +36,7 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   std::string activation = "gelu";  ///< of core/ops/activation; with a gate the feed-forward has three matrices
   Positions positions = Positions::learned;
-  RotaryConfig rotary = {};      ///< size 0: the whole head turns
+  RotaryConfig rotary = {};      ///< size 0: whole heads are rotated
   bool tied_embeddings = true;   ///< the head is the token embedding
   bool bias = true;              ///< of all linear layers
   bool qkv_bias = false;         ///< of Q, K and V, also without `bias`
@@ -61,11 +61,15 @@ struct ModelConfig {
   Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }
-  /// R, channels of a head that turn; 0 without rotary positions.
+  /// R, channels of a head that are rotated; 0 without rotary positions.
   Index rotary_size() const {
     return positions != Positions::rotary ? 0 : rotary.size == 0 ? head_size() : rotary.size;
   }
 };
+
+/// The same model, so that descriptions of one model compare equal: num_kv_heads and head_dim are 0 where they say what
+/// 0 says. All that read or name a model give it in this spelling; kv_heads() and head_size() are numbers in any.
+ModelConfig in_one_spelling(ModelConfig model);
 
 /// Numbers of tensor ranks that can share the model, in order.
 std::vector<Index> tensor_degrees(const ModelConfig& model);
@@ -75,9 +79,9 @@ std::vector<std::string> problems(const ModelConfig& model);
 
 /// What a model has that `train` cannot build yet.
 struct UnsupportedPart {
-  std::string words;   ///< "RMSNorm"
-  std::string key;     ///< of [model]: "norm = \"rmsnorm\""
-  std::string wanted;  ///< what `train` has instead: "norm = \"layernorm\""
+  std::string words;   ///< "ALiBi"
+  std::string key;     ///< of [model]: "position = \"alibi\""
+  std::string wanted;  ///< what `train` has instead: "position = \"rotary\""
 };
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model);
 

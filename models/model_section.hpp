@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/largest_model.hpp"
 #include "models/model_config.hpp"
+#include "models/model_ranges.hpp"
 
 namespace espalier {
 
@@ -11,54 +11,56 @@ namespace espalier {
 /// training/config_visitors.
 template <class Model, class Visitor>
 void visit_model(Model& shape, Visitor& v) {
-  v.integer("vocab_size", shape.vocab_size, {1, LargestModel::vocabulary}, "tokens of the vocabulary");
-  v.integer("max_sequence_length", shape.max_sequence_length, {1, LargestModel::positions},
+  v.integer("vocab_size", shape.vocab_size, ModelRange::vocabulary, "tokens of the vocabulary");
+  v.integer("max_sequence_length", shape.max_sequence_length, ModelRange::positions,
             "longest sequence; learned positions: rows of their table");
-  v.integer("num_layers", shape.num_layers, {1, LargestModel::layers}, "transformer blocks");
-  v.integer("hidden_size", shape.hidden_size, {1, LargestModel::channels}, "channels of the residual stream");
-  v.integer("num_heads", shape.num_heads, {1, LargestModel::channels}, "attention heads");
-  v.integer("num_kv_heads", shape.num_kv_heads, {0, LargestModel::channels},
+  v.integer("num_layers", shape.num_layers, ModelRange::layers, "transformer blocks");
+  v.integer("hidden_size", shape.hidden_size, ModelRange::channels, "channels of the residual stream");
+  v.integer("num_heads", shape.num_heads, ModelRange::channels, "attention heads");
+  v.integer("num_kv_heads", shape.num_kv_heads, or_zero(ModelRange::channels),
             "heads of keys and values (grouped-query attention); a divisor of num_heads; 0: num_heads");
-  v.integer("head_dim", shape.head_dim, {0, LargestModel::channels}, "channels of a head; 0: hidden_size / num_heads");
-  v.integer("ffn_hidden_size", shape.ffn_hidden_size, {1, LargestModel::ffn}, "channels of the feed-forward layer");
+  v.integer("head_dim", shape.head_dim, or_zero(ModelRange::channels),
+            "channels of a head; 0: hidden_size / num_heads");
+  v.integer("ffn_hidden_size", shape.ffn_hidden_size, ModelRange::ffn, "channels of the feed-forward layer");
   v.choice("activation", shape.activation, activation_names(),
            "of the feed-forward layer; swiglu and geglu have a gate");
   v.choice("norm", shape.norm, all_norms, "of the residual stream");
-  v.real("norm_eps", shape.norm_eps, {0, 1, true}, "added to the variance");
+  v.real("norm_eps", shape.norm_eps, ModelRange::norm_eps, "added to the variance");
   v.choice("position", shape.positions, all_positions,
            "learned: a table; rotary (RoPE): see [rotary]; alibi: for plan only");
   v.boolean("tied_embeddings", shape.tied_embeddings, "the head is the token embedding");
   v.boolean("bias", shape.bias, "biases in all linear layers");
   v.boolean("qkv_bias", shape.qkv_bias, "biases in the Q, K and V projections, also if bias = false");
   v.boolean("qk_norm", shape.qk_norm, "RMSNorm of each head of Q and K");
-  v.integer("window", shape.window, {0, LargestModel::positions},
+  v.integer("window", shape.window, or_zero(ModelRange::positions),
             "sliding window: tokens that a token sees, itself included; 0: full attention");
-  v.integer("full_layers", shape.full_layers, {0, LargestModel::layers},
+  v.integer("full_layers", shape.full_layers, or_zero(ModelRange::layers),
             "first layers that have full attention instead of the window");
-  v.real("embedding_dropout", shape.embedding_dropout, {0, 1, false, true}, "dropout rate of the embedding's output");
-  v.real("attention_dropout", shape.attention_dropout, {0, 1, false, true},
+  v.real("embedding_dropout", shape.embedding_dropout, ModelRange::dropout, "dropout rate of the embedding's output");
+  v.real("attention_dropout", shape.attention_dropout, ModelRange::dropout,
          "dropout rate of attention's probabilities");
-  v.real("residual_dropout", shape.residual_dropout, {0, 1, false, true},
+  v.real("residual_dropout", shape.residual_dropout, ModelRange::dropout,
          "dropout rate of the outputs of attention and feed-forward");
 
   v.section("rotary", "With position = \"rotary\": frequencies of rotary positions (RoPE).");
   auto& rotary = shape.rotary;
-  v.integer("size", rotary.size, {0, LargestModel::channels}, "channels of a head that are rotated; 0: all");
-  v.real("theta", rotary.theta, {0, 1e15, true}, "base of the frequencies");
+  v.integer("size", rotary.size, or_zero(ModelRange::channels), "channels of a head that are rotated; 0: all");
+  v.real("theta", rotary.theta, ModelRange::rotary_theta, "base of the frequencies");
   v.choice("scaling", rotary.scaling, all_rotary_scalings, "for sequences longer than the model was trained on");
-  v.real("factor", rotary.factor, {1, 1e6}, "longer sequence over original_length, with scaling");
-  v.integer("original_length", rotary.original_length, {0, LargestModel::positions}, "positions before scaling");
-  v.real("low_frequency_factor", rotary.low_frequency_factor, {0, 1e6, true},
+  v.real("factor", rotary.factor, ModelRange::rotary_factor, "longer sequence over original_length, with scaling");
+  v.integer("original_length", rotary.original_length, or_zero(ModelRange::positions), "positions before scaling");
+  v.real("low_frequency_factor", rotary.low_frequency_factor, ModelRange::rotary_bound,
          "llama3: pairs with fewer rotations in original_length are slowed by factor");
-  v.real("high_frequency_factor", rotary.high_frequency_factor, {0, 1e6, true},
+  v.real("high_frequency_factor", rotary.high_frequency_factor, ModelRange::rotary_bound,
          "llama3: pairs with more rotations stay as they are");
-  v.real("beta_slow", rotary.beta_slow, {0, 1e6, true},
+  v.real("beta_slow", rotary.beta_slow, ModelRange::rotary_bound,
          "yarn: pairs with fewer rotations in original_length are slowed by factor");
-  v.real("beta_fast", rotary.beta_fast, {0, 1e6, true}, "yarn: pairs with more rotations stay as they are");
+  v.real("beta_fast", rotary.beta_fast, ModelRange::rotary_bound, "yarn: pairs with more rotations stay as they are");
   v.boolean("truncate", rotary.truncate, "yarn: the ramp begins and ends at whole pairs");
-  v.real("mscale", rotary.mscale, {0, 1e6}, "yarn: of the attention factor, with mscale_all_dim; 0: not given");
-  v.real("mscale_all_dim", rotary.mscale_all_dim, {0, 1e6}, "yarn; 0: not given");
-  v.real("attention_factor", rotary.attention_factor, {0, 1e6}, "yarn; 0: from factor");
+  v.real("mscale", rotary.mscale, ModelRange::yarn_factor,
+         "yarn: of the attention factor, with mscale_all_dim; 0: not given");
+  v.real("mscale_all_dim", rotary.mscale_all_dim, ModelRange::yarn_factor, "yarn; 0: not given");
+  v.real("attention_factor", rotary.attention_factor, ModelRange::yarn_factor, "yarn; 0: from factor");
 }
 
 }  // namespace espalier

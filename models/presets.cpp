@@ -33,7 +33,7 @@ ModelConfig llama(Index layers, Index hidden, Index heads, Index kv_heads, Index
           .hidden_size = hidden,
           .num_heads = heads,
           .ffn_hidden_size = ffn,
-          .num_kv_heads = kv_heads == heads ? 0 : kv_heads,
+          .num_kv_heads = kv_heads,
           .norm = Norm::rmsnorm,
           .norm_eps = norm_eps,
           .activation = "swiglu",
@@ -71,7 +71,7 @@ ModelConfig qwen25(Index layers, Index hidden, Index heads, Index kv_heads, Inde
 
 ModelConfig qwen3(Index layers, Index hidden, Index heads, Index ffn) {
   ModelConfig model = llama(layers, hidden, heads, 8, ffn, 151936, 40960, 1e6, 1e-6);
-  model.head_dim = hidden == 128 * heads ? 0 : 128;
+  model.head_dim = 128;
   model.qk_norm = true;
   return model;
 }
@@ -108,8 +108,6 @@ ModelConfig with_alibi(ModelConfig model) {
 // 310b. Llama, Mistral, Qwen and SmolLM: config.json of the models that their makers published. Of Mistral 7B it is
 // v0.1, the one with a window. Qwen2.5 is that before instruction tuning, Qwen3 that after.
 const std::vector<Preset>& presets() {
-  const ModelConfig llama32_1b = tied(llama31(16, 2048, 32, 8192, 32));
-  const ModelConfig llama32_3b = tied(llama31(28, 3072, 24, 8192, 32));
   static const std::vector<Preset> table = {
       {"gpt2-124m", gpt(12, 768, 12, 50257, 1024)},
       {"gpt2-355m", gpt(24, 1024, 16, 50257, 1024)},
@@ -141,15 +139,13 @@ const std::vector<Preset>& presets() {
       {"llama2-7b", llama(32, 4096, 32, 32, 11008, 32000, 4096, 1e4)},
       {"llama2-13b", llama(40, 5120, 40, 40, 13824, 32000, 4096, 1e4)},
       {"llama2-70b", llama(80, 8192, 64, 8, 28672, 32000, 4096, 1e4)},
-      {"llama3-1b", llama32_1b},
-      {"llama3-3b", llama32_3b},
       {"llama3-8b", llama(32, 4096, 32, 8, 14336, 128256, 8192, 5e5)},
       {"llama3-70b", llama(80, 8192, 64, 8, 28672, 128256, 8192, 5e5)},
-      {"llama3-405b", llama31(126, 16384, 128, 53248)},
       {"llama-3.1-8b", llama31(32, 4096, 32, 14336)},
       {"llama-3.1-70b", llama31(80, 8192, 64, 28672)},
-      {"llama-3.2-1b", llama32_1b},
-      {"llama-3.2-3b", llama32_3b},
+      {"llama-3.1-405b", llama31(126, 16384, 128, 53248)},
+      {"llama-3.2-1b", tied(llama31(16, 2048, 32, 8192, 32))},
+      {"llama-3.2-3b", tied(llama31(28, 3072, 24, 8192, 32))},
       {"mistral-7b", with_window(llama(32, 4096, 32, 8, 14336, 32000, 32768, 1e4), 4096)},
       {"qwen2.5-0.5b", tied(qwen25(24, 896, 14, 2, 4864, 151936, 32768))},
       {"qwen2.5-1.5b", tied(qwen25(28, 1536, 12, 2, 8960, 151936, 131072))},
@@ -187,7 +183,7 @@ const std::vector<std::string>& trainable_preset_names() {
 ModelConfig model_preset(const std::string& name) {
   const auto found = std::ranges::find(presets(), name, &Preset::first);
   if (found != presets().end())
-    return found->second;
+    return in_one_spelling(found->second);
   throw Error(ExitCode::usage,
               {.what = "unknown model preset",
                .got = name.empty() ? "nothing" : name,

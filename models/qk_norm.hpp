@@ -28,7 +28,7 @@ class QkNorm {
       visit(q_rstd, SavedArray{"attention.q_rstd", MadeBy::elementwise, ReadBy::both_parts},
             shape.tokens() * shape.attention.num_heads);
       visit(k_rstd, SavedArray{"attention.k_rstd", MadeBy::elementwise, ReadBy::both_parts},
-            shape.tokens() * shape.attention.kv_heads());
+            shape.tokens() * shape.attention.num_kv_heads);
     }
   };
 
@@ -86,7 +86,7 @@ class QkNorm {
 
  private:
   static std::pair<Tensor<T, 2>, Tensor<T, 2>> parts(const Tensor<T, 2>& rows, const AttentionShape& shape) {
-    const Index q = shape.num_heads * shape.head_size, kv = shape.kv_heads() * shape.head_size;
+    const Index q = shape.num_heads * shape.head_size, kv = shape.num_kv_heads * shape.head_size;
     return {Kokkos::subview(rows, Kokkos::ALL, std::pair<Index, Index>(0, q)),
             Kokkos::subview(rows, Kokkos::ALL, std::pair<Index, Index>(q, q + kv))};
   }

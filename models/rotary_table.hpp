@@ -15,24 +15,20 @@ class RotaryTable {
 
   /// Fills `table` and uses it from now on; whoever allocated it keeps it. R = 0: positions are not rotary.
   /// @param longest sequence that the frequencies are for, where they depend on it
-  /// @param distance of neighbouring positions: not 1 for an injected fault
-  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest, double distance = 1) {
+  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest) {
     table_ = table;
     if (table.extent(1) == 0)
       return;
-    RotaryFrequencies frequencies = rotary_frequencies(config_, longest);
-    for (double& frequency : frequencies.of_pairs)
-      frequency *= distance;
-    make_rotary_table<State<T>>(exec, table, frequencies);
+    make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, longest));
   }
 
-  /// Turns the first `heads` heads of each row.
+  /// Rotates the first `heads` heads of each row.
   void forward(const ExecSpace& exec, const Tensor<T, 2>& rows /* (N, heads*HS or more) */, Index heads,
                Index head_size, const RowPositions& positions) const {
     if (config_.size > 0)
       rotary_forward<T>(exec, rows, heads, head_size, table_, positions);
   }
-  /// Turns gradients back.
+  /// Rotates gradients back.
   void backward(const ExecSpace& exec, const Tensor<T, 2>& drows /* (N, heads*HS or more) */, Index heads,
                 Index head_size, const RowPositions& positions) const {
     if (config_.size > 0)

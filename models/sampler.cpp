@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/error.hpp"
 
@@ -25,33 +24,44 @@ void penalize_repetition(std::vector<double>& logits, std::span<const TokenId> t
 }
 
 std::vector<Candidate> candidates(std::vector<double> logits, std::span<const TokenId> text,
-                                  const SamplingConfig& config) {
+                                  const SamplingConfig& config, double share) {
   ESPALIER_ASSERT(!logits.empty(), "espalier::candidates: no logits");
   penalize_repetition(logits, text, config.repetition_penalty);
-  if (config.temperature <= 0)  // without sorting them all
+  if (config.temperature <= 0)
     return {{static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()), 1.0}};
-  std::vector<Candidate> kept;  // each with its logit, then with its weight in the softmax, then with its probability
-  kept.reserve(logits.size());
+  std::vector<Candidate> left;  // each with its logit
+  left.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i)
-    kept.push_back({static_cast<TokenId>(i), logits[i]});
-  std::ranges::stable_sort(kept, std::ranges::greater(), &Candidate::probability);
-  if (config.top_k > 0 && static_cast<std::size_t>(config.top_k) < kept.size())
-    kept.resize(static_cast<std::size_t>(config.top_k));
+    left.push_back({static_cast<TokenId>(i), logits[i]});
+  const auto likelier = [](const Candidate& a, const Candidate& b) {
+    return a.probability > b.probability || (a.probability == b.probability && a.token < b.token);
+  };
+  if (config.top_k > 0 && config.top_k < std::ssize(left)) {
+    std::ranges::nth_element(left, left.begin() + config.top_k, likelier);
+    left.resize(static_cast<std::size_t>(config.top_k));
+  }
 
-  const double largest = kept.front().probability;
+  const double largest = std::ranges::max(left, {}, &Candidate::probability).probability;
+  const auto weight = [&](const Candidate& candidate) {  // in the softmax
+    return std::exp((candidate.probability - largest) / config.temperature);
+  };
   double total = 0;
-  for (Candidate& candidate : kept)
-    total += candidate.probability = std::exp((candidate.probability - largest) / config.temperature);
-  if (config.top_p < 1) {
-    double reached = 0;
-    std::size_t count = 0;
-    while (count < kept.size() && (count == 0 || reached < config.top_p * total))
-      reached += kept[count++].probability;
-    kept.resize(count);
-    total = reached;
+  for (const Candidate& candidate : left)
+    total += weight(candidate);
+  const double wanted = config.top_p < 1 ? config.top_p * total : share < 1 ? share * total : HUGE_VAL;
+  // Of a heap the likeliest come one by one: most of the vocabulary is never sorted.
+  const auto later = [&](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  std::ranges::make_heap(left, later);
+  std::vector<Candidate> kept;
+  double reached = 0;
+  while (!left.empty() && (kept.empty() || reached < wanted)) {
+    std::ranges::pop_heap(left, later);
+    kept.push_back({left.back().token, weight(left.back())});
+    left.pop_back();
+    reached += kept.back().probability;
   }
   for (Candidate& candidate : kept)
-    candidate.probability /= total;
+    candidate.probability /= config.top_p < 1 ? reached : total;
   return kept;
 }
 

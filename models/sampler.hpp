@@ -30,8 +30,9 @@ void penalize_repetition(std::vector<double>& logits /* (V) */, std::span<const 
 
 /// The tokens that the rules leave, the most likely one first, of equal ones the smaller id first; one at least. Their
 /// probabilities add up to 1. `text` holds the tokens so far. @pre the logits (V) are finite
+/// @param share of the probability that is enough: where it is reached the others may be left out
 std::vector<Candidate> candidates(std::vector<double> logits, std::span<const TokenId> text,
-                                  const SamplingConfig& config);
+                                  const SamplingConfig& config, double share = 1);
 
 /// The one of these that the uniform random number u in (0, 1) stands for.
 TokenId sample(const std::vector<Candidate>& candidates, double u);

@@ -105,7 +105,7 @@ class TransformerBlock {
 
   /// saved.y = block(x); x must live until backward is done. @param positions, cached see Attention::forward
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved,
-               Tensor<int, 1> positions /* (N) */, const CachedKeys<T>& cached = {}) const {
+               Tensor<int, 1> positions /* (N) */, const KvCache<T>& cached = {}) const {
     first_half(exec, x, shape, saved, positions, cached);
     mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp, mlp_dropout(shape));
   }
@@ -174,7 +174,7 @@ class TransformerBlock {
 
   // Up to the input of the mlp.
   void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved,
-                  const Tensor<int, 1>& positions, const CachedKeys<T>& cached = {}) const {
+                  const Tensor<int, 1>& positions, const KvCache<T>& cached = {}) const {
     norm1_.forward(exec, x, saved.norm1);
     attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention, probability_dropout(shape),
                        projection_dropout(shape), positions, cached);

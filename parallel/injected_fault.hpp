@@ -15,7 +15,7 @@ enum class InjectedFault {
   no_tied_reduction,   ///< the token embeddings of the first and the last stage keep their own gradients
   no_tensor_sum,       ///< gradients of tp+dp are summed over the replicas only
   no_kv_sum,           ///< ranks that hold the same heads of keys and values keep their own gradients of them
-  wrong_positions      ///< on the last rank of the tensor axis the positions of rotary embeddings lie too far apart
+  wrong_positions      ///< the last rank of the tensor axis scales rotary positions in another way
 };
 
 inline constexpr std::array<const char*, 8> injected_fault_names{

@@ -70,11 +70,6 @@ Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Resi
   return full_;
 }
 
-template <class T>
-bool TensorParallel<T>::has_wrong_positions() const {
-  return axis_ && rank_ + 1 == size_ && axis_->context().injected_fault == InjectedFault::wrong_positions;
-}
-
 // What a missing reduction would leave: our own summand.
 template <class T>
 void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> ours) const {

@@ -46,9 +46,6 @@ class TensorParallel {
   Index local_rows(Index rows) const { return sequence_parallel_ ? rows / size_ : rows; }
   Index first_row(Index rows) const { return sequence_parallel_ ? rank_ * (rows / size_) : 0; }
 
-  /// Whether InjectedFault::wrong_positions is this rank's.
-  bool has_wrong_positions() const;
-
   /// ParameterSpec::partial of a parameter that every tp rank holds whole and applies to its local rows.
   AxisSet partial_axes() const { return sequence_parallel_ ? AxisSet{Axis::tp} : AxisSet{}; }
 

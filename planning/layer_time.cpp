@@ -106,6 +106,7 @@ struct Block {
                                   .sequence_length = static_cast<Index>(length),
                                   .num_heads = 1,
                                   .head_size = 1,
+                                  .num_kv_heads = 1,
                                   .window = model.window};
     return full * length + (1 - full) * 2 * windowed.seen_keys() / length;
   }

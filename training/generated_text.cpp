@@ -45,8 +45,8 @@ std::span<const TokenId> GeneratedText::window(Index longest) const {
 TokenId GeneratedText::draw(const std::vector<float>& logits) const {
   const auto num_texts = static_cast<std::size_t>(tokenizer_.vocab_size());  // a padded vocabulary has more ids
   const auto end = logits.begin() + static_cast<std::ptrdiff_t>(std::min(logits.size(), num_texts));
-  return sample(candidates({logits.begin(), end}, tokens_, rules_.sampling),
-                random_.uniform(static_cast<std::uint64_t>(num_drawn_)));
+  const double u = random_.uniform(static_cast<std::uint64_t>(num_drawn_));
+  return sample(candidates({logits.begin(), end}, tokens_, rules_.sampling, u), u);
 }
 
 void GeneratedText::add(TokenId token) {

@@ -31,7 +31,7 @@ constexpr const char* accompanying_files[] = {
 CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokenizer) {
   RunConfig config;
   config.model.shape = model.config;
-  config.sequence_length = model.config.max_sequence_length;
+  config.sequence_length = usual_sequence_length(model.config);
   CheckpointInfo info;
   info.run = "import";
   info.layout = {fmt::format("an import of {}", to_string(model.architecture)), 1};
@@ -49,20 +49,20 @@ CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokeniz
 
 }  // namespace
 
-Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory,
+Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, const Path& directory,
                          const std::string& tokenizer) {
   weights.require_tied_head();
   const Path checkpoints = directory / "checkpoints";
   make_directories(checkpoints);
   const CheckpointInfo info = info_of(weights.model(), tokenizer);
   Index bytes = 0;
-  for (const ForeignParameter& parameter : weights.parameters())
+  for (const HuggingFaceParameter& parameter : weights.parameters())
     bytes += static_cast<Index>(tensor_bytes(parameter.shape, weights.type(parameter)));
   const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
   std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
   std::vector<unsigned char> data;
   ShardPlace place = own_file(0);
-  for (const ForeignParameter& parameter : weights.parameters()) {
+  for (const HuggingFaceParameter& parameter : weights.parameters()) {
     const ScalarType type = weights.type(parameter);
     data.resize(tensor_bytes(parameter.shape, type));
     weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
@@ -85,7 +85,7 @@ ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {
   ExportPlan plan;
   plan.model.config = stored_model(checkpoint);
   plan.model.architecture = architecture_of(plan.model.config);
-  for (const ForeignParameter& parameter : foreign_parameters(plan.model)) {
+  for (const HuggingFaceParameter& parameter : hugging_face_parameters(plan.model)) {
     const std::string stored = "weights/" + parameter.name;
     if (checkpoint.tensor(stored).global_shape != parameter.shape)
       throw Error(ExitCode::checkpoint, {.what = "a tensor of the checkpoint is not that of its model",
@@ -101,7 +101,7 @@ ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {
 
 std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint, const ExportPlan& plan,
                                              const Path& directory, Index shard_bytes) {
-  const auto parameters = foreign_parameters(plan.model);
+  const auto parameters = hugging_face_parameters(plan.model);
   SafetensorsWriter writer(directory, plan.tensors, shard_bytes);
   std::vector<unsigned char> tensor, ours;
   std::size_t next = 0;
@@ -109,7 +109,7 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
     tensor.resize(tensor_bytes(planned.shape, planned.type));
     // The parameters of a tensor, such as Q, K and V, are neighbours and stand one below the other, as (out, in).
     for (; next < parameters.size() && parameters[next].part.tensor == planned.name; ++next) {
-      const ForeignParameter& parameter = parameters[next];
+      const HuggingFaceParameter& parameter = parameters[next];
       const std::size_t row = tensor_bytes({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
       unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
       checkpoint.read("weights/" + parameter.name, parameter.shape, planned.type, place);

@@ -15,9 +15,9 @@ namespace espalier {
 
 /// Writes DIRECTORY/checkpoints/step-00000000 with the weights, and the files of the tokenizer into
 /// DIRECTORY/tokenizer. `train --init-from DIRECTORY` starts from it. Returns the checkpoint's path.
-/// @pre the directory is new or empty. Who calls removes what an error leaves there; no checkpoint is among that.
+/// @pre the directory is new or empty. An error leaves there what was written so far (io/partial_directory.hpp).
 /// @param tokenizer the fingerprint of the model's; empty: unknown
-Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory,
+Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, const Path& directory,
                          const std::string& tokenizer = "");
 
 /// What an export writes.

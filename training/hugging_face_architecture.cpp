@@ -36,7 +36,7 @@ std::vector<std::string> differences_from(Architecture architecture, const Model
       {model.gated() == is_gpt2, model.gated() ? "a gate" : "no gate"},
       {is_gpt2 ? model.positions != Positions::learned : !is_rotary,
        fmt::format("{} positions", to_string(model.positions))},
-      {is_rotary && model.rotary_size() != model.head_size(), "heads of which a part turns"},
+      {is_rotary && model.rotary_size() != model.head_size(), "heads of which a part is rotated"},
       {is_gpt2 ? !model.bias : !is_llama && model.bias, model.bias ? "biases in all linear layers" : "no biases"},
       {is_gpt2 && model.kv_heads() != model.num_heads, "grouped heads"},
       {is_gpt2 && model.qk_norm, "a norm of Q and K"},

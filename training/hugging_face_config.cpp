@@ -44,18 +44,18 @@ void refuse_quantization(const json& config) {
 
 ModelConfig gpt2_from(const json& config) {
   ModelConfig model;
-  model.vocab_size = field<Index>(config, "vocab_size", IntegerRange{1, LargestModel::vocabulary});
-  model.max_sequence_length = field<Index>(config, "n_positions", position_range);
-  model.num_layers = field<Index>(config, "n_layer", layer_range);
-  model.hidden_size = field<Index>(config, "n_embd", channel_range);
-  model.num_heads = field<Index>(config, "n_head", channel_range);
-  model.ffn_hidden_size = set_field_or(config, "n_inner", 4 * model.hidden_size, IntegerRange{1, LargestModel::ffn});
+  model.vocab_size = field<Index>(config, "vocab_size", ModelRange::vocabulary);
+  model.max_sequence_length = field<Index>(config, "n_positions", ModelRange::positions);
+  model.num_layers = field<Index>(config, "n_layer", ModelRange::layers);
+  model.hidden_size = field<Index>(config, "n_embd", ModelRange::channels);
+  model.num_heads = field<Index>(config, "n_head", ModelRange::channels);
+  model.ffn_hidden_size = set_field_or(config, "n_inner", 4 * model.hidden_size, ModelRange::ffn);
   model.activation = activation_from_hugging_face(config, "activation_function", "gelu_new");
-  model.norm_eps = set_field_or(config, "layer_norm_epsilon", model.norm_eps, RealRange{0, 1, true});
+  model.norm_eps = set_field_or(config, "layer_norm_epsilon", model.norm_eps, ModelRange::norm_eps);
   model.tied_embeddings = field_or(config, "tie_word_embeddings", true);
-  model.embedding_dropout = field_or(config, "embd_pdrop", 0.1, dropout_range);
-  model.attention_dropout = field_or(config, "attn_pdrop", 0.1, dropout_range);
-  model.residual_dropout = field_or(config, "resid_pdrop", 0.1, dropout_range);
+  model.embedding_dropout = field_or(config, "embd_pdrop", 0.1, ModelRange::dropout);
+  model.attention_dropout = field_or(config, "attn_pdrop", 0.1, ModelRange::dropout);
+  model.residual_dropout = field_or(config, "resid_pdrop", 0.1, ModelRange::dropout);
   require_value(config, "model_type", "gpt2");
   require_value(config, "scale_attn_weights", true);
   require_value(config, "scale_attn_by_inverse_layer_idx", false);

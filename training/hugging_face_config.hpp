@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "io/file.hpp"
@@ -10,13 +11,18 @@
 
 namespace espalier {
 
-/// What config.json of a Hugging Face directory describes.
+/// What config.json of a Hugging Face directory says: a model without weights (those are HuggingFaceWeights).
 struct HuggingFaceModel {
   HuggingFaceArchitecture architecture = HuggingFaceArchitecture::gpt2;
   ModelConfig config;
   /// Those of bos_token_id, eos_token_id and pad_token_id that are known: an id each, or a list of ids.
   nlohmann::ordered_json token_ids = nlohmann::ordered_json::object();
 };
+
+/// Tokens per sequence where nothing is said of them: published models allow longer ones than memory does.
+inline Index usual_sequence_length(const ModelConfig& model) {
+  return std::min<Index>(model.max_sequence_length, 2048);
+}
 
 /// HuggingFaceModel::token_ids of a config.json or generation_config.json. @throws std::runtime_error
 nlohmann::ordered_json token_ids_in(const nlohmann::json& config);

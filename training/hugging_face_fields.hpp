@@ -6,16 +6,11 @@
 
 #include "io/json_fields.hpp"
 #include "io/json_text.hpp"
-#include "models/largest_model.hpp"
+#include "models/model_ranges.hpp"
 
 // What the readers of config.json share. In it null often stands for a key that is not there.
 
 namespace espalier {
-
-inline constexpr IntegerRange channel_range{1, LargestModel::channels};
-inline constexpr IntegerRange layer_range{1, LargestModel::layers};
-inline constexpr IntegerRange position_range{1, LargestModel::positions};
-inline constexpr RealRange dropout_range{0, 1, false, true};
 
 inline bool is_set(const nlohmann::json& config, const char* key) {
   return config.contains(key) && !config.at(key).is_null();

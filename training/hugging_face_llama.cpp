@@ -42,7 +42,7 @@ bool is_qwen(Architecture architecture) {
 
 // null: no window.
 Index window_in(const json& config) {
-  return config.contains("sliding_window") ? set_field_or(config, "sliding_window", Index{0}, position_range)
+  return config.contains("sliding_window") ? set_field_or(config, "sliding_window", Index{0}, ModelRange::positions)
                                            : absent_window;
 }
 
@@ -67,7 +67,7 @@ void read_window(Architecture architecture, const json& config, ModelConfig& mod
     window = window_in(config);
   if (is_qwen(architecture)) {
     window = field_or(config, "use_sliding_window", false) ? window_in(config) : 0;
-    full = set_field_or(config, "max_window_layers", absent_max_window_layers, IntegerRange{0, LargestModel::layers});
+    full = set_field_or(config, "max_window_layers", absent_max_window_layers, or_zero(ModelRange::layers));
   }
   if (is_set(config, "layer_types")) {
     const Index stated = full_layers_in(config, model.num_layers);
@@ -113,31 +113,29 @@ ModelConfig llama_from_hugging_face(Architecture architecture, const json& confi
   require_value(config, "model_type", model_type_of(architecture));
   const Absent absent = absent_keys(architecture);
   ModelConfig model;
-  model.vocab_size = field<Index>(config, "vocab_size", IntegerRange{1, LargestModel::vocabulary});
-  model.max_sequence_length = set_field_or(config, "max_position_embeddings", absent.positions, position_range);
-  model.num_layers = field<Index>(config, "num_hidden_layers", layer_range);
-  model.hidden_size = field<Index>(config, "hidden_size", channel_range);
-  model.num_heads = field<Index>(config, "num_attention_heads", channel_range);
-  model.ffn_hidden_size = field<Index>(config, "intermediate_size", IntegerRange{1, LargestModel::ffn});
-  const Index kv_heads = config.contains("num_key_value_heads")
-                             ? set_field_or(config, "num_key_value_heads", model.num_heads, channel_range)
-                             : absent.kv_heads;
-  model.num_kv_heads = kv_heads == model.num_heads ? 0 : kv_heads;
-  const Index head_size =
+  model.vocab_size = field<Index>(config, "vocab_size", ModelRange::vocabulary);
+  model.max_sequence_length = set_field_or(config, "max_position_embeddings", absent.positions, ModelRange::positions);
+  model.num_layers = field<Index>(config, "num_hidden_layers", ModelRange::layers);
+  model.hidden_size = field<Index>(config, "hidden_size", ModelRange::channels);
+  model.num_heads = field<Index>(config, "num_attention_heads", ModelRange::channels);
+  model.ffn_hidden_size = field<Index>(config, "intermediate_size", ModelRange::ffn);
+  model.num_kv_heads = config.contains("num_key_value_heads")
+                           ? set_field_or(config, "num_key_value_heads", model.num_heads, ModelRange::channels)
+                           : absent.kv_heads;
+  model.head_dim =
       set_field_or(config, "head_dim", absent.head_size == 0 ? model.hidden_size / model.num_heads : absent.head_size,
-                   channel_range);
-  model.head_dim = head_size * model.num_heads == model.hidden_size ? 0 : head_size;
+                   ModelRange::channels);
   model.norm = Norm::rmsnorm;
-  model.norm_eps = set_field_or(config, "rms_norm_eps", 1e-6, RealRange{0, 1, true});
+  model.norm_eps = set_field_or(config, "rms_norm_eps", 1e-6, ModelRange::norm_eps);
   model.activation = gated_activation_from_hugging_face(config, "hidden_act", "silu");
   model.positions = Positions::rotary;
   model.rotary = rotary_from_hugging_face(config, model.max_sequence_length);
   model.tied_embeddings = field_or(config, "tie_word_embeddings", false);
-  model.attention_dropout = field_or(config, "attention_dropout", 0.0, dropout_range);
+  model.attention_dropout = field_or(config, "attention_dropout", 0.0, ModelRange::dropout);
   model.qk_norm = architecture == Architecture::qwen3;
   read_biases(architecture, config, model);
   read_window(architecture, config, model);
-  return model;
+  return in_one_spelling(model);
 }
 
 ordered_json llama_to_hugging_face(Architecture architecture, const ModelConfig& model) {

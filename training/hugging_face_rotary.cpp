@@ -12,9 +12,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr RealRange rotary_factor{1, 1e6};
-constexpr RealRange positive_real{0, 1e6, true};
-
 // transformers takes `rope_scaling` first.
 const json& rotary_parameters_in(const json& config) {
   static const json none = json::object();
@@ -47,37 +44,37 @@ RotaryConfig rotary_from_hugging_face(const json& config, Index max_positions) {
     if (is_set(*place, "partial_rotary_factor"))
       require_value(*place, "partial_rotary_factor", 1.0);  // transformers has no other in these families
   RotaryConfig rotary;
-  const RealRange theta{0, 1e15, true};
-  rotary.theta = is_set(parameters, "rope_theta") ? field<double>(parameters, "rope_theta", theta)
-                                                  : set_field_or(config, "rope_theta", rotary.theta, theta);
+  rotary.theta = is_set(parameters, "rope_theta")
+                     ? field<double>(parameters, "rope_theta", ModelRange::rotary_theta)
+                     : set_field_or(config, "rope_theta", rotary.theta, ModelRange::rotary_theta);
   rotary.scaling = scaling_in(parameters);
   const auto original_length = [&] {
-    return set_field_or(parameters, "original_max_position_embeddings", max_positions, position_range);
+    return set_field_or(parameters, "original_max_position_embeddings", max_positions, ModelRange::positions);
   };
   switch (rotary.scaling) {
     case RotaryScaling::none: break;
-    case RotaryScaling::linear: rotary.factor = field<double>(parameters, "factor", rotary_factor); break;
+    case RotaryScaling::linear: rotary.factor = field<double>(parameters, "factor", ModelRange::rotary_factor); break;
     case RotaryScaling::dynamic:
-      rotary.factor = field<double>(parameters, "factor", rotary_factor);
+      rotary.factor = field<double>(parameters, "factor", ModelRange::rotary_factor);
       rotary.original_length = max_positions;
       break;
     case RotaryScaling::yarn:
       rotary.original_length = original_length();
       rotary.factor = is_set(parameters, "factor")
-                          ? field<double>(parameters, "factor", rotary_factor)
+                          ? field<double>(parameters, "factor", ModelRange::rotary_factor)
                           : static_cast<double>(max_positions) / static_cast<double>(rotary.original_length);
-      rotary.beta_fast = set_field_or(parameters, "beta_fast", rotary.beta_fast, positive_real);
-      rotary.beta_slow = set_field_or(parameters, "beta_slow", rotary.beta_slow, positive_real);
+      rotary.beta_fast = set_field_or(parameters, "beta_fast", rotary.beta_fast, ModelRange::rotary_bound);
+      rotary.beta_slow = set_field_or(parameters, "beta_slow", rotary.beta_slow, ModelRange::rotary_bound);
       rotary.truncate = set_field_or(parameters, "truncate", rotary.truncate);
-      rotary.mscale = set_field_or(parameters, "mscale", 0.0, RealRange{0, 1e6});
-      rotary.mscale_all_dim = set_field_or(parameters, "mscale_all_dim", 0.0, RealRange{0, 1e6});
-      rotary.attention_factor = set_field_or(parameters, "attention_factor", 0.0, positive_real);
+      rotary.mscale = set_field_or(parameters, "mscale", 0.0, ModelRange::yarn_factor);
+      rotary.mscale_all_dim = set_field_or(parameters, "mscale_all_dim", 0.0, ModelRange::yarn_factor);
+      rotary.attention_factor = set_field_or(parameters, "attention_factor", 0.0, above_min(ModelRange::yarn_factor));
       break;
     case RotaryScaling::llama3:
-      rotary.factor = field<double>(parameters, "factor", rotary_factor);
+      rotary.factor = field<double>(parameters, "factor", ModelRange::rotary_factor);
       rotary.original_length = original_length();
-      rotary.low_frequency_factor = field<double>(parameters, "low_freq_factor", positive_real);
-      rotary.high_frequency_factor = field<double>(parameters, "high_freq_factor", positive_real);
+      rotary.low_frequency_factor = field<double>(parameters, "low_freq_factor", ModelRange::rotary_bound);
+      rotary.high_frequency_factor = field<double>(parameters, "high_freq_factor", ModelRange::rotary_bound);
       break;
   }
   return rotary;

@@ -15,7 +15,7 @@ namespace espalier {
 RotaryConfig rotary_from_hugging_face(const nlohmann::json& config, Index max_positions);
 
 /// Adds `rope_theta` and `rope_scaling`, which all versions of transformers read.
-/// @pre the whole head turns; with dynamic scaling, `max_position_embeddings` is rotary.original_length
+/// @pre whole heads are rotated; with dynamic scaling, `max_position_embeddings` is rotary.original_length
 void add_rotary_to_hugging_face(nlohmann::ordered_json& config, const RotaryConfig& rotary);
 
 }  // namespace espalier

@@ -21,22 +21,20 @@ std::string key_of(const std::string& setting) { return setting.substr(0, settin
 // What may be given beside config.json: the weights do not depend on it.
 bool is_free(const std::string& key) { return key == "model.max_sequence_length" || is_dropout(key); }
 
-// Those keys of [model] and [rotary] that the file or the command line give.
-std::set<std::string> given_model_keys(const Path& config_file, const std::vector<std::string>& overrides) {
+bool is_of_model(const std::string& key) { return key.starts_with("model.") || key.starts_with("rotary."); }
+
+// Those keys that the file or the command line give.
+std::set<std::string> given_keys(const Path& config_file, const std::vector<std::string>& overrides) {
   std::set<std::string> keys;
   for (const std::string& setting : overrides)
     keys.insert(key_of(setting));
   for (const ConfigDifference& key : diff_configs("", read_file(config_file, ExitCode::usage, LargestFile::config)))
     keys.insert(key.key);
-  std::erase_if(keys, [](const std::string& key) { return !key.starts_with("model.") && !key.starts_with("rotary."); });
   return keys;
 }
 
-// The same model may be described in several ways: by defaults or in words, and with settings that change nothing.
+// Without settings that change nothing of the weights.
 ModelConfig in_one_way(ModelConfig model) {
-  if (model.num_kv_heads == 0)
-    model.num_kv_heads = model.num_heads;
-  model.head_dim = model.head_size();
   model.qkv_bias = model.has_qkv_bias();
   if (model.window_of(model.num_layers - 1) == 0)
     model.window = model.full_layers = 0;
@@ -49,7 +47,7 @@ ModelConfig in_one_way(ModelConfig model) {
   return model;
 }
 
-void require_same_model(const ForeignWeights& weights, const RunConfig& config) {
+void require_same_model(const HuggingFaceWeights& weights, const RunConfig& config) {
   ModelConfig of_file = in_one_way(weights.model().config), of_run = in_one_way(config.model.shape);
   if (of_file.positions != of_run.positions)  // that is the difference; of one kind the lengths mean nothing
     of_file.max_sequence_length = of_run.max_sequence_length;
@@ -66,9 +64,9 @@ void require_same_model(const ForeignWeights& weights, const RunConfig& config) 
 }
 
 // Numbers of 16 bits may overflow where the file does not: the first step tells.
-void read_box(const ForeignWeights& weights, const WantedBox& box) {
+void read_box(const HuggingFaceWeights& weights, const WantedBox& box) {
   const std::string name = box.name.substr(box.name.find('/') + 1);
-  const ForeignParameter& parameter = weights.parameter(name);
+  const HuggingFaceParameter& parameter = weights.parameter(name);
   weights.read(parameter, box.start, box.count, box.type, box.destination);
   const std::size_t bytes = tensor_bytes(box.count, box.type);
   const auto* const data = static_cast<const unsigned char*>(box.destination);
@@ -88,10 +86,13 @@ std::vector<std::string> settings_from_hugging_face(const Path& directory, const
                                                     const std::vector<std::string>& overrides) {
   if (!is_hugging_face_directory(directory))
     return {};
-  const std::set<std::string> given = given_model_keys(config_file, overrides);
-  if (!std::ranges::all_of(given, is_free))
+  const std::set<std::string> given = given_keys(config_file, overrides);
+  if (std::ranges::any_of(given, [](const std::string& key) { return is_of_model(key) && !is_free(key); }))
     return {};
-  std::vector<std::string> settings = settings_of(read_hugging_face_config(directory).config);
+  const ModelConfig model = read_hugging_face_config(directory).config;
+  std::vector<std::string> settings = settings_of(model);
+  if (!given.contains("model.max_sequence_length"))
+    settings.push_back(fmt::format("batch.sequence_length={}", usual_sequence_length(model)));
   std::erase_if(settings, [&](const std::string& setting) { return given.contains(key_of(setting)); });
   return settings;
 }
@@ -100,7 +101,7 @@ template <class P>
 void load_hugging_face_weights(const Path& directory, const RunConfig& config, const Communicator& world,
                                const Trainer<P>& trainer) {
   attempt_together(world, ExitCode::data, [&] {
-    const ForeignWeights weights(directory);
+    const HuggingFaceWeights weights(directory);
     require_same_model(weights, config);
     if (world.rank() == 0)
       weights.require_tied_head();

@@ -14,9 +14,10 @@ namespace espalier {
 /// Has the directory a config.json, and is it neither a run, nor an import, nor a checkpoint of ours?
 bool is_hugging_face_directory(const Path& directory);
 
-/// Overrides that set [model] and [rotary] from config.json of the directory ("model.num_layers=12"). Empty if the
-/// config or the command line sets a key of these sections itself (max_sequence_length and dropout may be set), or if
-/// the directory is not one of Hugging Face. @throws Error (data) of config.json
+/// Overrides that set [model] and [rotary] from config.json of the directory ("model.num_layers=12"), and
+/// batch.sequence_length unless it or model.max_sequence_length is set. Empty if the config or the command line sets
+/// another key of these sections itself (dropout may be set), or if the directory is not one of Hugging Face.
+/// @throws Error (data) of config.json
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides);
 

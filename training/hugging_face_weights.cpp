@@ -61,28 +61,28 @@ void require_finite_weights(ScalarType type, std::span<const unsigned char> data
                        .todo = "use another checkpoint, or a type with a larger range"});
 }
 
-std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model) {
+std::vector<HuggingFaceParameter> hugging_face_parameters(const HuggingFaceModel& model) {
   ParameterStore<float> store;
   const Decoder<Fp32> decoder(store, model.config);
   store.lay_out();
-  std::vector<ForeignParameter> list;
+  std::vector<HuggingFaceParameter> list;
   for (const Parameter& parameter : store.parameters())
     list.push_back({parameter.spec.name, parameter.spec.shape,
                     hugging_face_part(model.architecture, parameter.spec.name, parameter.spec.shape)});
   return list;
 }
 
-ForeignWeights::ForeignWeights(Path directory)
+HuggingFaceWeights::HuggingFaceWeights(Path directory)
     : directory_(std::move(directory)), model_(read_hugging_face_config(directory_)), reader_(directory_) {
   require_layers();
-  parameters_ = foreign_parameters(model_);
+  parameters_ = hugging_face_parameters(model_);
   name_tensors();
   require_shapes();
   require_no_others();
 }
 
 // Of what a config.json promises, no more is built than the files may have.
-void ForeignWeights::require_layers() const {
+void HuggingFaceWeights::require_layers() const {
   const auto tensors = static_cast<Index>(reader_.tensors().size());
   if (model_.config.num_layers > tensors)
     throw Error(ExitCode::data, {.what = "the weights lack layers that config.json describes",
@@ -93,9 +93,9 @@ void ForeignWeights::require_layers() const {
 }
 
 // A file of the trunk alone is without its name, as GPT-2 first was. A tied table may lie under the name of the head.
-void ForeignWeights::name_tensors() {
+void HuggingFaceWeights::name_tensors() {
   const std::string trunk = hugging_face_trunk(model_.architecture);
-  for (ForeignParameter& parameter : parameters_) {
+  for (HuggingFaceParameter& parameter : parameters_) {
     std::string& tensor = parameter.part.tensor;
     if (reader_.contains(tensor) || !tensor.starts_with(trunk))
       continue;
@@ -106,8 +106,8 @@ void ForeignWeights::name_tensors() {
   }
 }
 
-void ForeignWeights::require_shapes() const {
-  for (const ForeignParameter& parameter : parameters_) {
+void HuggingFaceWeights::require_shapes() const {
+  for (const HuggingFaceParameter& parameter : parameters_) {
     const HuggingFacePart& part = parameter.part;
     const SafetensorsTensor& stored = reader_.tensor(part.tensor);
     if (stored.shape != part.shape || !stored.type)
@@ -120,9 +120,9 @@ void ForeignWeights::require_shapes() const {
 }
 
 // A tensor that no layer takes would be a part of the model that is silently missing.
-void ForeignWeights::require_no_others() const {
+void HuggingFaceWeights::require_no_others() const {
   std::set<std::string> known;
-  for (const ForeignParameter& parameter : parameters_)
+  for (const HuggingFaceParameter& parameter : parameters_)
     known.insert(parameter.part.tensor);
   if (model_.config.tied_embeddings)
     known.insert(tied_head);
@@ -136,8 +136,8 @@ void ForeignWeights::require_no_others() const {
                    .todo = is_config_theirs});
 }
 
-const ForeignParameter& ForeignWeights::parameter(const std::string& name) const {
-  const auto found = std::ranges::find(parameters_, name, &ForeignParameter::name);
+const HuggingFaceParameter& HuggingFaceWeights::parameter(const std::string& name) const {
+  const auto found = std::ranges::find(parameters_, name, &HuggingFaceParameter::name);
   if (found == parameters_.end())
     throw Error(ExitCode::data, {.what = "the weights are of another model",
                                  .where = directory_.string(),
@@ -147,10 +147,10 @@ const ForeignParameter& ForeignWeights::parameter(const std::string& name) const
   return *found;
 }
 
-void ForeignWeights::require_tied_head() const {
+void HuggingFaceWeights::require_tied_head() const {
   if (!model_.config.tied_embeddings || !reader_.contains(tied_head))
     return;
-  const ForeignParameter& table = parameter("embedding.token");
+  const HuggingFaceParameter& table = parameter("embedding.token");
   const SafetensorsTensor& head = reader_.tensor(tied_head);
   const auto refuse = [&](const std::string& got) {
     throw Error(ExitCode::data,
@@ -174,12 +174,12 @@ void ForeignWeights::require_tied_head() const {
   }
 }
 
-ScalarType ForeignWeights::type(const ForeignParameter& parameter) const {
+ScalarType HuggingFaceWeights::type(const HuggingFaceParameter& parameter) const {
   return reader_.tensor(parameter.part.tensor).type.value();
 }
 
-void ForeignWeights::read(const ForeignParameter& parameter, const std::vector<Index>& start,
-                          const std::vector<Index>& count, ScalarType type, void* destination) const {
+void HuggingFaceWeights::read(const HuggingFaceParameter& parameter, const std::vector<Index>& start,
+                              const std::vector<Index>& count, ScalarType type, void* destination) const {
   const HuggingFacePart& part = parameter.part;
   std::vector<Index> from = start, size = count;
   from.front() += part.first;

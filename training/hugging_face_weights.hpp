@@ -12,31 +12,32 @@
 
 namespace espalier {
 
-/// A parameter of ours and where its values lie in a Hugging Face directory.
-struct ForeignParameter {
+/// A parameter of ours, and the part of a tensor of a Hugging Face directory that holds its values.
+struct HuggingFaceParameter {
   std::string name;          ///< ours: "h.3.mlp.up.weight"
   std::vector<Index> shape;  ///< ours
   HuggingFacePart part;
 };
 
 /// All parameters of a model, as its layers declare them.
-std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model);
+std::vector<HuggingFaceParameter> hugging_face_parameters(const HuggingFaceModel& model);
 
-/// Weights of a Hugging Face directory under our names and in our shapes.
-class ForeignWeights {
+/// A Hugging Face directory to read weights from, under our names and in our shapes. model() is what its config.json
+/// says.
+class HuggingFaceWeights {
  public:
   /// Reads config.json and the headers. @throws Error (data) unless every parameter is there, in its shape, as
   /// floating-point numbers, and no tensor is left that the model of config.json has not.
-  explicit ForeignWeights(Path directory);
+  explicit HuggingFaceWeights(Path directory);
 
   const Path& directory() const { return directory_; }
   const HuggingFaceModel& model() const { return model_; }
-  const std::vector<ForeignParameter>& parameters() const { return parameters_; }
-  const ForeignParameter& parameter(const std::string& name) const;  ///< by our name. @throws Error (data)
-  ScalarType type(const ForeignParameter& parameter) const;          ///< as stored
+  const std::vector<HuggingFaceParameter>& parameters() const { return parameters_; }
+  const HuggingFaceParameter& parameter(const std::string& name) const;  ///< by our name. @throws Error (data)
+  ScalarType type(const HuggingFaceParameter& parameter) const;          ///< as stored
 
   /// The part `count` from `start` on of a parameter, row-major, converted to `type`.
-  void read(const ForeignParameter& parameter, const std::vector<Index>& start, const std::vector<Index>& count,
+  void read(const HuggingFaceParameter& parameter, const std::vector<Index>& start, const std::vector<Index>& count,
             ScalarType type, void* destination) const;
 
   /// Where the head is tied, a file may have it all the same. Reads both, some rows at a time. @throws Error (data)
@@ -52,7 +53,7 @@ class ForeignWeights {
   Path directory_;
   HuggingFaceModel model_;
   SafetensorsReader reader_;
-  std::vector<ForeignParameter> parameters_;
+  std::vector<HuggingFaceParameter> parameters_;
 };
 
 /// Of a tensor without gaps.

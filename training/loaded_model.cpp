@@ -100,16 +100,11 @@ template <class P>
 void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
                                   const std::function<void(std::span<const float>)>& visit,
                                   const std::vector<int>& positions) {
-  // The head has room for so many rows; what is more costs a forward pass each time.
-  const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);
+  const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);  // that the head has room for
   const auto end = static_cast<Index>(tokens.size());
-  for (Index first = end - count; first < end; first += most) {
-    const Index rows = std::min(most, end - first);
-    const auto prefix_of = [&](const std::vector<int>& all) {
-      return all.empty() ? all : std::vector<int>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first + rows));
-    };
-    visit(to_host(model_.logits(exec_, prefix_of(tokens), rows, prefix_of(positions))));
-  }
+  model_.evaluate(exec_, tokens, positions);
+  for (Index first = end - count; first < end; first += most)
+    visit(to_host(model_.evaluated_logits(exec_, first, std::min(most, end - first))));
 }
 
 template <class P>

@@ -48,16 +48,18 @@ class LoadedModel {
   /// Sequences that it pays to generate together: more take no less time each.
   static constexpr Index useful_sequences = exec_is_host ? few_rows : most_decoded;
 
-  /// Logits (V) that follow each text, on every rank. Tokens cached by the last call for a sequence are not computed
-  /// again. On hosts the bits of a text depend on no other text. Collective over the tensor ranks.
-  /// @pre make_room_to_generate() of as many and as long ones; no sequence twice
+  /// Logits (V) of the token that follows each text, on every rank. The cache keeps the tokens of the last call for
+  /// each sequence: where a text begins with these, only its new tokens are computed. On hosts a text has the same bits
+  /// whatever the other texts are. Collective over the tensor ranks.
+  /// @pre make_room_to_generate() for as many sequences and for the longest text; each sequence at most once
   std::vector<std::vector<float>> next_logits(const std::vector<TextSoFar>& texts);
 
   /// Before another text takes this place of the cache.
   void forget(int sequence) { cached_.at(static_cast<std::size_t>(sequence)).clear(); }
 
-  /// Gives `visit` the logits of the last `count` tokens, row by row, several rows of V at a time, of what follows each
-  /// of them. @pre one rank; room for micro-batches of one sequence that holds the tokens; count <= tokens.size()
+  /// Runs the tokens once, and gives `visit` the logits (rows, V) of what follows each of the last `count` tokens, some
+  /// rows at a time, in order.
+  /// @pre one rank; make_room() for a micro-batch of one sequence of as many tokens; count <= tokens.size()
   /// @param positions of the tokens, in separate documents
   void visit_logits(const std::vector<TokenId>& tokens, Index count,
                     const std::function<void(std::span<const float>)>& visit, const std::vector<int>& positions = {});

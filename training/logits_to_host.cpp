@@ -39,6 +39,7 @@ std::vector<float> logits_to_host(const ExecSpace& exec, const Matrix<T>& logits
   Kokkos::deep_copy(exec, host, memory);
   compat::fence(exec, "espalier::logits_to_host: the logits are read on the host");
   std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(logits.rows * logits.cols));
   for (Index row = 0; row < logits.rows; ++row)
     for (Index column = 0; column < logits.cols; ++column)
       values.push_back(static_cast<float>(host(row * logits.stride + column)));

@@ -84,8 +84,7 @@ class ModelReader {
     ShapeReader shape(reader_);
     shape.section("model", "");
     visit_model(shape_, shape);
-    if (shape_.num_kv_heads == shape_.num_heads)
-      shape_.num_kv_heads = 0;
+    shape_ = in_one_spelling(shape_);
     // Without a table the longest sequence is no part of what is computed: given, it says how long one is.
     const bool says_length = shape_.positions == Positions::learned || shape.given.contains("max_sequence_length");
     planned.sequence_length = says_length ? shape_.max_sequence_length : 0;
@@ -99,7 +98,7 @@ class ModelReader {
     reader_.read("batch", "micro_batch_size", of_a_replica);
     reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = 1 << 24});
     Index length = 0;
-    reader_.read("batch", "sequence_length", length, {.min = 0, .max = LargestModel::positions});
+    reader_.read("batch", "sequence_length", length, or_zero(ModelRange::positions));
     if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)
       reader_.problem(
           "batch", "sequence_length",

@@ -15,7 +15,6 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
-#include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "training/config_visitors.hpp"
 #include "training/validate_config.hpp"
@@ -30,8 +29,6 @@ const IntegerRange positive{1, Index{1} << 50};
 const IntegerRange not_negative{0, Index{1} << 50};
 const IntegerRange degree{1, 1 << 20};
 const IntegerRange batch_size{1, 1 << 24};
-const IntegerRange layers{1, LargestModel::layers};
-const IntegerRange channels{1, LargestModel::channels};
 constexpr double not_given = -1;
 const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
@@ -56,7 +53,7 @@ void visit_parallel(L& layout, Visitor&& v) {
   v.choice("schedule", layout.schedule, schedule_kinds_with_lists(), "order of forward and backward in a pipeline");
   v.integer("virtual_stages", layout.virtual_stages, degree, "model chunks per stage (interleaved)");
   v.choice("assignment", layout.assignment, assignments, "layers of a stage; round_robin is for comparison only");
-  v.integers("layers_per_stage", layout.layers, layers,
+  v.integers("layers_per_stage", layout.layers, ModelRange::layers,
              "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
   v.choice("recompute", layout.recompute, all_recompute_modes(),
            "activations that backward computes again (docs/memory.md)");
@@ -99,7 +96,7 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("batch", "");
   visit_batch(c.layout, v);
-  v.integer("sequence_length", c.sequence_length, {0, LargestModel::positions},
+  v.integer("sequence_length", c.sequence_length, or_zero(ModelRange::positions),
             "tokens per sequence; 0: max_sequence_length");
 
   visit_parallel(c.layout, v);
@@ -222,6 +219,7 @@ RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
   config.layout.micro_batch = 0;  // not given: by layout
   ReadingVisitor read(reader);
   visit_keys(config, read);
+  config.model.shape = in_one_spelling(config.model.shape);
   reader.check_unknown();
   if (config.optimizer.minimum_learning_rate == not_given) {
     config.optimizer.minimum_learning_rate = tenth(config.optimizer.learning_rate);

@@ -13,8 +13,12 @@ namespace espalier {
 namespace {
 
 double keys_of_joined(const Batch& batch, Index window) {
-  const AttentionShape shape{
-      .batch = 1, .sequence_length = batch.sequence_length, .num_heads = 1, .head_size = 1, .window = window};
+  const AttentionShape shape{.batch = 1,
+                             .sequence_length = batch.sequence_length,
+                             .num_heads = 1,
+                             .head_size = 1,
+                             .num_kv_heads = 1,
+                             .window = window};
   return static_cast<double>(batch.batch_size) * shape.seen_keys();
 }
 

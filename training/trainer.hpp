@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "core/ops/norm.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "parallel/process_mesh.hpp"
 #include "training/forward_backward.hpp"

@@ -153,6 +153,16 @@ std::string first_problem(const std::string& text) {
   return place == std::string::npos ? line : line.substr(place + after_place.size());
 }
 
+// The config of this rank. With InjectedFault::wrong_positions the last tensor rank has other rotary positions.
+RunConfig with_injected_fault(RunConfig config, const ProcessMesh& mesh) {
+  const bool is_here = mesh.tp().size() > 1 && mesh.tp().rank() + 1 == mesh.tp().size();
+  if (is_here && mesh.world().context().injected_fault == InjectedFault::wrong_positions) {
+    config.model.shape.rotary.scaling = RotaryScaling::linear;
+    config.model.shape.rotary.factor = 2;
+  }
+  return config;
+}
+
 std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, int world_size) {
   std::vector<LayoutToTry> all;
   for (const std::vector<std::string>& overrides : layouts_to_verify(config, world_size)) {
@@ -210,7 +220,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
       if (candidate.config) {
         const Layout layout = make_run_layout(*candidate.config, world.size());
         const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
-        Trainer<P> trainer(ExecSpace(), *candidate.config, layout, mesh);
+        Trainer<P> trainer(ExecSpace(), with_injected_fault(*candidate.config, mesh), layout, mesh);
         Comparison<P>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <initializer_list>
 #include <limits>
 
@@ -23,9 +22,9 @@ namespace {
 using impl::Documents;
 using impl::end_of_queries;
 using impl::first_key;
-using impl::Head;
 using impl::head_of;
 using impl::HeadPart;
+using impl::HeadRows;
 
 // The kernels of hosts. Tiles of Q, K, V, of their gradients and of probabilities are multiplied as Operand: T where
 // the CPU has units for it, else the state type.
@@ -65,8 +64,9 @@ constexpr bool copies_operands = has_masters<T>;
 
 // Rows [t, t + rows) of a head as operands: where they lie, or a copy. The caller puts barriers around it.
 template <class T, class Operand>
-KOKKOS_INLINE_FUNCTION Head<const Operand> operand_rows(const TeamMember& team, const Head<T>& head, Index t,
-                                                        Index rows, Index width, const ScratchVector<Operand>& copy) {
+KOKKOS_INLINE_FUNCTION HeadRows<const Operand> operand_rows(const TeamMember& team, const HeadRows<T>& head, Index t,
+                                                            Index rows, Index width,
+                                                            const ScratchVector<Operand>& copy) {
   if constexpr (!copies_operands<T>) {
     return {head.row(t), head.stride};
   } else {
@@ -107,7 +107,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
                 const Documents& documents) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
-  const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  const S scale = static_cast<S>(shape.scale());
   const Index score_size = tile * key_tile;
   const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
@@ -119,10 +119,10 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
         const Index length = shape.sequence_length;
         const Index width = shape.head_size;
         const Index head = team.league_rank();
-        const Head<T> q = head_of<T>(qkv, shape, head);
-        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
-        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
-        const Head<T> o = head_of<T>(out, shape, head);
+        const HeadRows<T> q = head_of<T>(qkv, shape, head);
+        const HeadRows<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const HeadRows<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+        const HeadRows<T> o = head_of<T>(out, shape, head);
         const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);        // (TQ, TK)
         const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});      // (TQ)
         const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});  // (TQ)
@@ -139,13 +139,13 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
           for (Index q0 = start; q0 < end; q0 += tile) {
             const Index queries = smaller(tile, end - q0);
             team.team_barrier();  // the tiles of the last round are no longer read
-            const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+            const HeadRows<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
             const Index first = first_key(shape, q0, start);  // of all of them: each sees keys of the first tile
             for (Index k0 = first; k0 < q0 + queries; k0 += key_tile) {
               const Index keys = smaller(key_tile, q0 + queries - k0);
               team.team_barrier();  // the tiles of the last round are no longer read
-              const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
-              const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
+              const HeadRows<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
+              const HeadRows<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
               team.team_barrier();
               tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
                           k_rows.stride, queries, keys, width, S(0));
@@ -208,7 +208,7 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                  const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
   constexpr Index tile = query_tile<Operand>;
-  const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  const S scale = static_cast<S>(shape.scale());
   const Index score_size = tile * key_tile;
   const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
@@ -216,7 +216,7 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
   const Index group = shape.group();
   const Index dk_size = group == 1 ? key_size : dq_size;  // kept from one head of a group to the next
   const TeamPolicy policy =
-      head_policy<S, Operand>(exec, shape, shape.kv_heads(), {score_size, score_size, dk_size, dk_size, dq_size},
+      head_policy<S, Operand>(exec, shape, shape.num_kv_heads, {score_size, score_size, dk_size, dk_size, dq_size},
                               {rounded<T, Operand>(score_size), rounded<T, Operand>(score_size), copied<T>(query_size),
                                copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)) scale,  dQ = dS K,
@@ -243,7 +243,7 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
         Operand* const p = weights_of<Operand>(scores, rounded_scores);
         Operand* const ds = weights_of<Operand>(dscores, rounded_dscores);
         const auto store = [&](const HeadPart part, const Index head, const Index t, const Index rows, const S* from) {
-          const Head<T> to = head_of<T>(dqkv, shape, head, part);
+          const HeadRows<T> to = head_of<T>(dqkv, shape, head, part);
           for (Index i = 0; i < rows; ++i) {
             T* const row = to.row(t + i);
             row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(from[i * width + c]); });
@@ -252,18 +252,18 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
 
         for (Index g = 0; g < group; ++g) {
           const Index head = team.league_rank() * group + g;
-          const Head<T> q = head_of<T>(qkv, shape, head);
-          const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
-          const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
-          const Head<T> o = head_of<T>(out, shape, head);
-          const Head<T> d_o = head_of<T>(dout, shape, head);
+          const HeadRows<T> q = head_of<T>(qkv, shape, head);
+          const HeadRows<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+          const HeadRows<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+          const HeadRows<T> o = head_of<T>(out, shape, head);
+          const HeadRows<T> d_o = head_of<T>(dout, shape, head);
           for (Index start = 0, end = 0; start < length; start = end) {
             end = documents.end(head / shape.num_heads, start);
             for (Index k0 = start; k0 < end; k0 += key_tile) {
               const Index all_keys = smaller(key_tile, end - k0);
               team.team_barrier();  // the tiles of the last round are no longer read
-              const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
-              const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
+              const HeadRows<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
+              const HeadRows<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
               S* const dk_tile = dk.data() + (group == 1 ? 0 : k0 * width);
               S* const dv_tile = dv.data() + (group == 1 ? 0 : k0 * width);
               if (g == 0)
@@ -276,8 +276,8 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                 const Index first = k0 + skipped;
                 const Index keys = smaller(all_keys - skipped, q0 + queries - first);  // nor later ones yet
                 team.team_barrier();  // the tiles of the last round are no longer read
-                const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-                const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
+                const HeadRows<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+                const HeadRows<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
                 team.team_barrier();
                 tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
                             k_rows.row(skipped), k_rows.stride, queries, keys, width, S(0));

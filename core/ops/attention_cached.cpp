@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention_cached.hpp"
 
-#include <cmath>
-
 #include "core/kokkos_compat.hpp"
 #include "core/ops/attention_heads.hpp"
 #include "core/vector_math.hpp"
@@ -44,9 +42,9 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
   using Scratch = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr Index tile = 64;  // keys at a time, with a running softmax as in core/ops/attention.cpp
   const Index heads = shape.num_heads, width = shape.head_size, group = shape.group();
-  const Index values = shape.kv_heads() * width;  // where V begins in a row of the cache
+  const Index values = shape.num_kv_heads * width;  // where V begins in a row of the cache
   const Index stride = cache.extent(2);
-  const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(width)));
+  const S scale = static_cast<S>(shape.scale());
   TeamPolicy policy = row_policy(exec, qkv.extent(0) * heads);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Scratch::shmem_size(static_cast<std::size_t>(width)) +
                                                               Scratch::shmem_size(tile))));

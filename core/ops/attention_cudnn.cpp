@@ -49,7 +49,7 @@ const CudnnAttention& any_plan_of(const AttentionShape& shape) {
   const CudnnShape key{.batch = shape.batch,
                        .sequence_length = shape.sequence_length,
                        .num_heads = shape.num_heads,
-                       .num_kv_heads = shape.kv_heads(),
+                       .num_kv_heads = shape.num_kv_heads,
                        .head_size = shape.head_size,
                        .window = shape.window < shape.sequence_length ? shape.window : 0,
                        .is_bf16 = std::is_same_v<T, bfloat16>};

@@ -10,7 +10,7 @@ namespace espalier::impl {
 
 /// Where one head of one sequence lies: rows (T) of HS channels.
 template <class T>
-struct Head {
+struct HeadRows {
   T* first;
   Index stride;
   KOKKOS_INLINE_FUNCTION T* row(Index t) const { return first + t * stride; }
@@ -21,15 +21,14 @@ enum class HeadPart { query, key, value };
 
 /// Q of head b*NH + h, or the K or V of its group; of qkv (B*T, (NH + 2 NKV)*HS), or of out (B*T, Cl).
 template <class T>
-KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const AttentionShape& shape, Index head,
-                                       HeadPart part = HeadPart::query) {
+KOKKOS_INLINE_FUNCTION HeadRows<T> head_of(const Tensor<T, 2>& array, const AttentionShape& shape, Index head,
+                                           HeadPart part = HeadPart::query) {
   const Index b = head / shape.num_heads, h = head % shape.num_heads;
   const Index stride = array.extent(1);
   Index column = h;
-  if (part != HeadPart::query) {
-    const Index kv_heads = shape.num_kv_heads == 0 ? shape.num_heads : shape.num_kv_heads;
-    column = shape.num_heads + (part == HeadPart::value ? kv_heads : 0) + h / (shape.num_heads / kv_heads);
-  }
+  if (part != HeadPart::query)
+    column =
+        shape.num_heads + (part == HeadPart::value ? shape.num_kv_heads : 0) + h * shape.num_kv_heads / shape.num_heads;
   return {array.data() + b * shape.sequence_length * stride + column * shape.head_size, stride};
 }
 

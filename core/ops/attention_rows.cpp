@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 
 #include "core/error.hpp"
@@ -71,11 +70,6 @@ KOKKOS_INLINE_FUNCTION void for_lanes(const TeamMember& team, Index count, const
   Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, count), f);
 }
 
-template <class S>
-S scale_of(const AttentionShape& shape) {
-  return static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-}
-
 }  // namespace
 
 template <class T>
@@ -84,7 +78,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
                             const Tensor<int, 1>& positions) {
   using S = State<T>;
   const Documents documents{positions, shape.sequence_length};
-  const S scale = scale_of<S>(shape);
+  const S scale = static_cast<S>(shape.scale());
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
@@ -97,8 +91,8 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_of<T>(qkv, shape, head).row(query);
-        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
-        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+        const HeadRows<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const HeadRows<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
         S largest = 0, denominator = 0;
         const Index first = first_key(shape, query, documents.start(head / shape.num_heads, query));
         for (Index k0 = first; k0 <= query; k0 += lanes) {
@@ -142,7 +136,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
                          const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
                          const AttentionShape& shape, const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
-  const S scale = scale_of<S>(shape);
+  const S scale = static_cast<S>(shape.scale());
   const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
@@ -155,8 +149,8 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_of<T>(qkv, shape, head).row(query);
-        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
-        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+        const HeadRows<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const HeadRows<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
         const T* const d_o = head_of<T>(dout, shape, head).row(query);
         const S log_sum = log_sum_exp(head * shape.sequence_length + query);
         const S projection = dot<S>(d_o, head_of<T>(out, shape, head).row(query), width);
@@ -185,8 +179,8 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
                        const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
                        const AttentionShape& shape, const AttentionDropout& dropout, const Documents& documents) {
   using S = State<T>;
-  const S scale = scale_of<S>(shape);
-  const RowPlan plan = plan_rows<S>(exec, shape, shape.kv_heads(), 2, 2);
+  const S scale = static_cast<S>(shape.scale());
+  const RowPlan plan = plan_rows<S>(exec, shape, shape.num_kv_heads, 2, 2);
   const Index group = shape.group();
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
@@ -204,8 +198,8 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
         const T* const v = head_of<T>(qkv, shape, first_head, HeadPart::value).row(key);
         const Index end = end_of_queries(shape, key, documents.end(first_head / shape.num_heads, key));
         for (Index head = first_head; head < first_head + group; ++head) {
-          const Head<T> q = head_of<T>(qkv, shape, head);
-          const Head<T> o = head_of<T>(out, shape, head), d_o = head_of<T>(dout, shape, head);
+          const HeadRows<T> q = head_of<T>(qkv, shape, head);
+          const HeadRows<T> o = head_of<T>(out, shape, head), d_o = head_of<T>(dout, shape, head);
           for (Index q0 = key; q0 < end; q0 += lanes) {
             const bool is_first = head == first_head && q0 == key;
             const Index queries = smaller(lanes, end - q0);

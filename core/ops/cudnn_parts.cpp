@@ -37,7 +37,7 @@ std::size_t cudnn_workspace_bound(const AttentionShape& shape) {
   if (!is_cudnn_head_size(shape.head_size) || shape.head_size > largest_head)
     return 0;
   constexpr std::size_t beside = 512;  // counters of cuDNN's, and the gap that aligns them
-  const CudnnPart part = cudnn_backward_part(shape.batch, shape.num_heads, shape.kv_heads(), shape.sequence_length);
+  const CudnnPart part = cudnn_backward_part(shape.batch, shape.num_heads, shape.num_kv_heads, shape.sequence_length);
   // The (T, T) matrix of a head, and its gradients of K and V before those of a group are summed.
   const Index of_head = 2 * whole_tiles(shape.sequence_length, 64) * whole_tiles(shape.sequence_length, 128) +
                         (shape.group() > 1 ? 2 * 2 * shape.sequence_length * shape.head_size : 0);

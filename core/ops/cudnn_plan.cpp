@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/ops/attention_shape.hpp"
 #include "core/ops/cudnn_parts.hpp"
 
 namespace espalier::impl {
@@ -80,9 +81,7 @@ Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape, cons
   return tensor;
 }
 
-float scale_of(const CudnnShape& shape) {
-  return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-}
+float scale_of(const CudnnShape& shape) { return static_cast<float>(attention_scale(shape.head_size)); }
 
 void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
   const CudnnPart part = whole(shape);

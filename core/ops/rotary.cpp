@@ -11,7 +11,7 @@ namespace {
 
 // By the angle, or back by it.
 template <class T>
-struct Turn {
+struct Rotation {
   using S = State<T>;
   S direction;  // 1 or -1
 
@@ -23,13 +23,13 @@ struct Turn {
 
 // The pairs of all heads of a row. On GPUs a warp takes several heads at a time.
 template <class T>
-KOKKOS_INLINE_FUNCTION void turn_row(const TeamThread& thread, T* row, Index heads, Index head_size,
-                                     const State<T>* cosines, Index pairs, const Turn<T>& turn) {
+KOKKOS_INLINE_FUNCTION void rotate_row(const TeamThread& thread, T* row, Index heads, Index head_size,
+                                       const State<T>* cosines, Index pairs, const Rotation<T>& rotate) {
   const State<T>* const sines = cosines + pairs;
   if constexpr (exec_is_host) {
     for (Index h = 0; h < heads; ++h) {
       T* const head = row + h * head_size;
-      map_row_to_pair(thread, pairs, head, head + pairs, turn, head, head + pairs, cosines, sines);
+      map_row_to_pair(thread, pairs, head, head + pairs, rotate, head, head + pairs, cosines, sines);
     }
   } else {
     constexpr Index size = Pack<T>::size;
@@ -41,29 +41,29 @@ KOKKOS_INLINE_FUNCTION void turn_row(const TeamThread& thread, T* row, Index hea
       Pack<T> a = impl::pack_at(head, p), b = impl::pack_at(head + pairs, p);
       const auto c = impl::pack_at(cosines, p), s = impl::pack_at(sines, p);
       for (Index k = 0; k < size; ++k) {
-        const RowPair<State<T>> turned = turn(a.values[k], b.values[k], c.values[k], s.values[k]);
-        a.values[k] = static_cast<T>(turned.first);
-        b.values[k] = static_cast<T>(turned.second);
+        const RowPair<State<T>> rotated = rotate(a.values[k], b.values[k], c.values[k], s.values[k]);
+        a.values[k] = static_cast<T>(rotated.first);
+        b.values[k] = static_cast<T>(rotated.second);
       }
       impl::put_pack(head, p, a);
       impl::put_pack(head + pairs, p, b);
     });
     row_for(thread, packed ? 0 : heads * pairs, [&](const Index i) {
       T* const a = row + i / pairs * head_size + i % pairs;
-      const RowPair<State<T>> turned = turn(a[0], a[pairs], cosines[i % pairs], sines[i % pairs]);
-      a[0] = static_cast<T>(turned.first);
-      a[pairs] = static_cast<T>(turned.second);
+      const RowPair<State<T>> rotated = rotate(a[0], a[pairs], cosines[i % pairs], sines[i % pairs]);
+      a[0] = static_cast<T>(rotated.first);
+      a[pairs] = static_cast<T>(rotated.second);
     });
   }
 }
 
 template <class T>
-void turn_rows(const ExecSpace& exec, const char* label, const Tensor<T, 2>& rows, Index heads, Index head_size,
-               const Tensor<State<T>, 2>& table, const RowPositions& positions, const Turn<T>& turn) {
+void rotate_rows(const ExecSpace& exec, const char* label, const Tensor<T, 2>& rows, Index heads, Index head_size,
+                 const Tensor<State<T>, 2>& table, const RowPositions& positions, const Rotation<T>& rotate) {
   const Index pairs = static_cast<Index>(table.extent(1)) / 2;
   for_rows(
       exec, label, rows.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
-        turn_row<T>(thread, &rows(n, 0), heads, head_size, &table(positions(n), 0), pairs, turn);
+        rotate_row<T>(thread, &rows(n, 0), heads, head_size, &table(positions(n), 0), pairs, rotate);
       });
 }
 
@@ -87,13 +87,13 @@ void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table, const RotaryFr
 template <class T>
 void rotary_forward(const ExecSpace& exec, Tensor<T, 2> rows, Index heads, Index head_size, Tensor<State<T>, 2> table,
                     const RowPositions& positions) {
-  turn_rows<T>(exec, "espalier::core::rotary_forward", rows, heads, head_size, table, positions, {State<T>(1)});
+  rotate_rows<T>(exec, "espalier::core::rotary_forward", rows, heads, head_size, table, positions, {State<T>(1)});
 }
 
 template <class T>
 void rotary_backward(const ExecSpace& exec, Tensor<T, 2> drows, Index heads, Index head_size, Tensor<State<T>, 2> table,
                      const RowPositions& positions) {
-  turn_rows<T>(exec, "espalier::core::rotary_backward", drows, heads, head_size, table, positions, {State<T>(-1)});
+  rotate_rows<T>(exec, "espalier::core::rotary_backward", drows, heads, head_size, table, positions, {State<T>(-1)});
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                       \

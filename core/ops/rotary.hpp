@@ -6,10 +6,11 @@
 #include "core/tensor.hpp"
 
 // Rotary positions (Su et al., RoFormer, 2021): channels i and i + R/2 of a head are a pair, as in Hugging Face's
-// models, which at position p turns by the angle p f(i). The first R of the HS channels of a head turn, the others
-// stay:
+// models, which at position p is rotated by the angle p f(i). The first R of the HS channels of a head are rotated, the
+// others stay:
 //   (a, b) -> (a cos - b sin, b cos + a sin)
-// A score q.k then depends on the distance of its positions. Nothing is saved for backward, which turns gradients back.
+// A score q.k then depends on the distance of its positions. Nothing is saved for backward, which rotates gradients
+// back.
 
 namespace espalier {
 
@@ -27,12 +28,12 @@ struct RowPositions {
   }
 };
 
-/// Turns the first `heads` heads of each row: of [Q | K | V] those of Q and K. Rows may lie apart.
+/// Rotates the first `heads` heads of each row: of [Q | K | V] those of Q and K. Rows may lie apart.
 template <class T>
 void rotary_forward(const ExecSpace& exec, Tensor<T, 2> rows /* (N, heads*HS or more), in place */, Index heads,
                     Index head_size /* HS */, Tensor<State<T>, 2> table /* (P, R) */, const RowPositions& positions);
 
-/// The gradients before the turn, from those after it.
+/// The gradients before the rotation, from those after it.
 template <class T>
 void rotary_backward(const ExecSpace& exec, Tensor<T, 2> drows /* (N, heads*HS or more), in place */, Index heads,
                      Index head_size /* HS */, Tensor<State<T>, 2> table /* (P, R) */, const RowPositions& positions);

@@ -30,19 +30,20 @@ double blend(const RotaryConfig& config, double frequency, double share) {
 }
 
 double llama3_frequency(const RotaryConfig& config, double frequency) {
-  const double turns = real(config.original_length) * frequency / two_pi;
+  const double rotations = real(config.original_length) * frequency / two_pi;
   const double low = config.low_frequency_factor, high = config.high_frequency_factor;
-  return blend(config, frequency, turns < low ? 0 : turns > high ? 1 : (turns - low) / (high - low));
+  return blend(config, frequency, rotations < low ? 0 : rotations > high ? 1 : (rotations - low) / (high - low));
 }
 
-// The pair, as a fraction, that turns so often in L0 positions.
-double pair_of_turns(const RotaryConfig& config, double turns) {
-  return real(config.size) * std::log(real(config.original_length) / (turns * two_pi)) / (2 * std::log(config.theta));
+// The pair, as a fraction, that rotates so often in L0 positions.
+double pair_of_rotations(const RotaryConfig& config, double rotations) {
+  return real(config.size) * std::log(real(config.original_length) / (rotations * two_pi)) /
+         (2 * std::log(config.theta));
 }
 
-// How much of a pair's frequency stays: 1 up to the pair that turns beta_fast times, 0 from that of beta_slow on.
+// How much of a pair's frequency stays: 1 up to the pair that rotates beta_fast times, 0 from that of beta_slow on.
 double yarn_share(const RotaryConfig& config, Index pair) {
-  double first = pair_of_turns(config, config.beta_fast), last = pair_of_turns(config, config.beta_slow);
+  double first = pair_of_rotations(config, config.beta_fast), last = pair_of_rotations(config, config.beta_slow);
   if (config.truncate) {
     first = std::floor(first);
     last = std::ceil(last);

@@ -7,7 +7,7 @@
 
 #include "core/scalars.hpp"
 
-// How fast the pairs of channels of rotary positions turn. The words and formulas are those of Hugging Face's
+// How fast the pairs of channels of rotary positions rotate. The words and formulas are those of Hugging Face's
 // `rope_parameters`.
 
 namespace espalier {
@@ -25,15 +25,15 @@ inline constexpr std::array all_rotary_scalings{RotaryScaling::none, RotaryScali
                                                 RotaryScaling::yarn, RotaryScaling::llama3};
 
 struct RotaryConfig {
-  Index size = 0;  ///< R, channels of a head that turn: even, at most HS
+  Index size = 0;  ///< R, channels of a head that are rotated: even, at most HS
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::none;
   double factor = 1;  ///< s, of the length: at least 1; of all kinds but none
   /// L0, positions before scaling. Hugging Face has it as `original_max_position_embeddings`, and for dynamic as
   /// `max_position_embeddings`.
   Index original_length = 0;
-  double low_frequency_factor = 1;   ///< of llama3: pairs that turn less often in L0 positions are divided by s
-  double high_frequency_factor = 4;  ///< of llama3: those that turn more often stay
+  double low_frequency_factor = 1;   ///< of llama3: pairs with fewer rotations in L0 positions are divided by s
+  double high_frequency_factor = 4;  ///< of llama3: those with more stay
   double beta_slow = 1;              ///< of yarn: as low_frequency_factor
   double beta_fast = 32;             ///< of yarn: as high_frequency_factor
   bool truncate = true;              ///< of yarn: the ramp begins and ends at whole pairs

@@ -4,7 +4,7 @@
 //   mpiexec -n 2 build/embedded
 #include <cstdio>
 
-#include "core/ops/norm.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "models/decoder.hpp"

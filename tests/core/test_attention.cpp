@@ -125,8 +125,7 @@ TEST(Attention, libraries_agree_on_long_sequences) {
       set_attention_library(library);
       results.push_back(run<bfloat16>(qkv, dout, s));
     }
-    EXPECT_EQ(describe_attention<bfloat16>({s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window}),
-              "cuDNN");
+    EXPECT_EQ(describe_attention<bfloat16>({s.batch, s.length, s.heads, s.head_size, s.kv_heads(), s.window}), "cuDNN");
     set_attention_library(before);
     EXPECT_TRUE(allclose(results[1].out, results[0].out, 8 * tolerance<bfloat16>, {s.rows(), s.channels()}));
     EXPECT_TRUE(
@@ -181,7 +180,7 @@ TEST(Attention, what_no_query_sees_is_not_read) {
 
 TEST(Attention, keys_of_a_sequence_are_counted) {
   for (const OpShape& s : attention_shapes()) {
-    const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window};
+    const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.kv_heads(), s.window};
     double seen = 0;
     for (Index query = 0; query < s.length; ++query)
       seen += static_cast<double>(query - impl::first_key(shape, query) + 1);
@@ -210,7 +209,7 @@ TEST(Attention, a_head_beyond_the_memory_of_a_team_is_refused) {
     GTEST_SKIP() << "a tile of a head is all that lies in the scratch memory of a GPU";
   float nothing = 0;  // no element of these is touched
   const auto refused = [&](Index length, Index head_size) {
-    const AttentionShape shape{1, length, 1, head_size};
+    const AttentionShape shape{1, length, 1, head_size, 1};
     const Tensor<float, 2> rows(&nothing, length, head_size);
     const Tensor<float, 1> log_sum_exp(&nothing, length);
     const Tensor<float, 2> qkv(&nothing, length, 3 * head_size);

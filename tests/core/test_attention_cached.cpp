@@ -22,7 +22,7 @@ struct CachedCase {
   Tensor<T, 3> cache;
 
   CachedCase(const OpShape& s, Index num_sequences)
-      : shape{1, s.length, s.heads, s.head_size, s.num_kv_heads, s.window},
+      : shape{1, s.length, s.heads, s.head_size, s.kv_heads(), s.window},
         sequences(num_sequences),
         cache("espalier::other::cache", num_sequences, s.length + 3, 2 * s.kv_heads() * s.head_size) {
     Kokkos::deep_copy(cache, static_cast<T>(std::nan("")));  // what is not stored must not be read

@@ -12,10 +12,10 @@
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/embedding.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "core/ops/norm.hpp"
 #include "core/ops/rmsnorm.hpp"
 #include "core/ops/rotary.hpp"
 #include "core/optim/adamw.hpp"
@@ -63,9 +63,9 @@ Bits bits_of_ops() {
   bits["swiglu_forward"] = fingerprint(half);
   gated_activation_backward<float>(exec, "swiglu", y, half, x);
   bits["swiglu_backward"] = fingerprint(y);
-  const auto turns = undefined<float>(Index{150}, Index{22});
-  make_rotary_table<float>(ExecSpace(), turns, rotary_frequencies({.size = 22}));
-  rotary_forward<float>(exec, y, 4, 33, turns, {.sequence_length = 150});
+  const auto rotations = undefined<float>(Index{150}, Index{22});
+  make_rotary_table<float>(ExecSpace(), rotations, rotary_frequencies({.size = 22}));
+  rotary_forward<float>(exec, y, 4, 33, rotations, {.sequence_length = 150});
   bits["rotary_forward"] = fingerprint(y);
 
   activation_forward<float>(exec, "gelu", y, x);
@@ -75,7 +75,7 @@ Bits bits_of_ops() {
   bias_backward<float>(exec, dbias, dy, 1);
   bits["bias_backward"] = fingerprint(dbias);
 
-  const AttentionShape shape{2, 150, 4, 11};
+  const AttentionShape shape{2, 150, 4, 11, 4};
   const auto qkv = on_device<float>(random_values("qkv", rows * channels), rows, channels);  // 3 * 44
   const auto out = undefined<float>(rows, channels / 3);
   const auto log_sum_exp = zeros(rows * 4);

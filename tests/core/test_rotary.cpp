@@ -11,7 +11,7 @@ using namespace espalier::test;
 
 namespace {
 
-// Rows [Q | K | V] of a shape, of whose Q and K the first `size` channels of each head turn.
+// Rows [Q | K | V] of a shape, of whose Q and K the first `size` channels of each head are rotated.
 struct RotaryCase {
   OpShape shape;
   Index size;
@@ -33,8 +33,8 @@ struct RotaryCase {
 };
 
 template <class T>
-Values turned(const RotaryCase& c, const Values& values, const RowPositions& positions, Index num_positions,
-              bool forward) {
+Values rotated(const RotaryCase& c, const Values& values, const RowPositions& positions, Index num_positions,
+               bool forward) {
   const OpShape& s = c.shape;
   const auto rows = on_device<T>(values, s.rows(), s.qkv_channels());
   const auto table = undefined<State<T>>(num_positions, c.size);
@@ -68,7 +68,7 @@ TEST(Rotary, forward_is_that_of_plain_loops) {
   const auto check = []<class T>(const OpShape& s) {
     for (const RotaryCase& c : cases_of(s)) {
       const Values expected = c.plain(rounded<T>(c.rows), [&](Index n) { return n % s.length; });
-      EXPECT_TRUE(allclose(turned<T>(c, c.rows, {.sequence_length = s.length}, s.length, true), expected, tolerance<T>,
+      EXPECT_TRUE(allclose(rotated<T>(c, c.rows, {.sequence_length = s.length}, s.length, true), expected, tolerance<T>,
                            {s.rows(), s.qkv_heads(), s.head_size}))
           << c.size;
     }
@@ -85,14 +85,14 @@ TEST(Rotary, gradient_is_that_of_finite_differences) {
   for (const OpShape& s : rotary_shapes())
     for (const RotaryCase& c : cases_of(s)) {
       SCOPED_TRACE(to_text(s) + " R=" + std::to_string(c.size));
-      const Values gradient = turned<double>(c, c.gradients, {.sequence_length = s.length}, s.length, false);
+      const Values gradient = rotated<double>(c, c.gradients, {.sequence_length = s.length}, s.length, false);
       const auto loss = [&](const Values& v) {
         return dot(c.gradients, c.plain(v, [&](Index n) { return n % s.length; }));
       };
       EXPECT_TRUE(gradient_check(loss, c.rows, gradient, 24, 1e-8, {s.rows(), s.qkv_heads(), s.head_size}));
-      EXPECT_TRUE(allclose(turned<float>(c, c.gradients, {.sequence_length = s.length}, s.length, false), gradient,
+      EXPECT_TRUE(allclose(rotated<float>(c, c.gradients, {.sequence_length = s.length}, s.length, false), gradient,
                            1e-5, {s.rows(), s.qkv_heads(), s.head_size}));
-      EXPECT_TRUE(allclose(turned<bfloat16>(c, c.gradients, {.sequence_length = s.length}, s.length, false), gradient,
+      EXPECT_TRUE(allclose(rotated<bfloat16>(c, c.gradients, {.sequence_length = s.length}, s.length, false), gradient,
                            2 * tolerance<bfloat16>, {s.rows(), s.qkv_heads(), s.head_size}));
     }
 }
@@ -102,7 +102,7 @@ TEST(Rotary, positions_begin_anywhere) {
   const RotaryCase c(s, 8);
   const std::vector<int> documents = {0, 1, 2, 3, 0, 1, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 0};
   const RowPositions positions{.of_rows = on_device<int>(documents, s.rows())};
-  EXPECT_TRUE(allclose(turned<double>(c, c.rows, positions, 8, true),
+  EXPECT_TRUE(allclose(rotated<double>(c, c.rows, positions, 8, true),
                        c.plain(c.rows, [&](Index n) { return documents[static_cast<std::size_t>(n)]; }), 1e-12));
 }
 
@@ -112,8 +112,8 @@ TEST(Rotary, scores_depend_on_the_distance) {
   c.frequencies.attention_factor = 1;
   const auto score = [&](Index query, Index key) {
     const auto at = [&](Index position) {
-      return turned<double>(c, c.rows, {.of_rows = on_device<int>(std::vector{static_cast<int>(position)}, 1)}, 2000,
-                            true);
+      return rotated<double>(c, c.rows, {.of_rows = on_device<int>(std::vector{static_cast<int>(position)}, 1)}, 2000,
+                             true);
     };
     const Values q = at(query), k = at(key);
     double sum = 0;

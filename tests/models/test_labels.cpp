@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/norm.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "tests/support/tiny_decoder.hpp"
 

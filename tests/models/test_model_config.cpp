@@ -33,8 +33,8 @@ TEST(ModelConfig, llama_and_bloom_have_their_published_sizes) {
   EXPECT_EQ(num_parameters(model_preset("llama2-7b")), 6738415616);
   EXPECT_EQ(num_parameters(model_preset("llama3-8b")), 8030261248);
   EXPECT_EQ(num_parameters(model_preset("llama3-70b")), 70553706496);
-  EXPECT_NEAR(static_cast<double>(num_parameters(model_preset("llama3-405b"))), 405.85e9, 0.01e9);
-  EXPECT_NEAR(static_cast<double>(num_parameters(model_preset("llama3-1b"))), 1.2358e9, 0.0005e9);
+  EXPECT_NEAR(static_cast<double>(num_parameters(model_preset("llama-3.1-405b"))), 405.85e9, 0.01e9);
+  EXPECT_NEAR(static_cast<double>(num_parameters(model_preset("llama-3.2-1b"))), 1.2358e9, 0.0005e9);
   EXPECT_NEAR(static_cast<double>(num_parameters(model_preset("bloom-176b"))), 176.25e9, 0.05e9);
 }
 
@@ -55,6 +55,19 @@ TEST(ModelConfig, gated_and_grouped_matrices_count_in_the_flops) {
   ungrouped.num_kv_heads = 0;
   EXPECT_EQ(matrix_parameters_per_layer(ungrouped) - matrix_parameters_per_layer(model_preset("llama3-8b")),
             2 * 4096 * (4096 - 1024));
+}
+
+TEST(ModelConfig, descriptions_of_one_model_are_equal) {
+  for (const std::string& name : model_preset_names()) {
+    const ModelConfig model = model_preset(name);
+    ModelConfig numbers = model;
+    numbers.num_kv_heads = model.kv_heads();
+    numbers.head_dim = model.head_size();
+    EXPECT_EQ(in_one_spelling(numbers), model) << name;
+    EXPECT_EQ(in_one_spelling(model), model) << name;
+  }
+  const ModelConfig other{.num_heads = 12, .num_kv_heads = 6, .head_dim = 32};
+  EXPECT_EQ(in_one_spelling(other), other);
 }
 
 TEST(ModelConfig, says_what_cannot_be) {
@@ -92,10 +105,10 @@ TEST(ModelConfig, says_what_rotary_positions_want) {
   ModelConfig model = model_preset("llama-tiny");
   EXPECT_TRUE(problems(model).empty());
   model.rotary.size = 30;
-  EXPECT_TRUE(problems(model).empty()) << "a part of a head of 32 may turn";
+  EXPECT_TRUE(problems(model).empty()) << "a part of a head of 32 may be rotated";
   for (const Index size : {Index{31}, Index{34}}) {
     model.rotary.size = size;
-    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number of channels that turn, at most 32"));
+    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number of channels to rotate, at most 32"));
   }
   model.rotary.size = 0;
   model.rotary.original_length = 0;

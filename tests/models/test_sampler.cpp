@@ -108,6 +108,47 @@ TEST(Sampler, CandidatesAreThoseOfPlainLoops) {
   }
 }
 
+// All sorted, then cut, and all exponentials in that order.
+std::vector<Candidate> sorted_candidates(const Logits& logits, const SamplingConfig& config) {
+  std::vector<Candidate> kept;
+  for (const double logit : logits)
+    kept.push_back({static_cast<TokenId>(kept.size()), logit});
+  std::ranges::stable_sort(kept, std::ranges::greater(), &Candidate::probability);
+  if (config.top_k > 0)
+    kept.resize(static_cast<std::size_t>(config.top_k));
+  const double largest = kept.front().probability;
+  double total = 0, reached = 0;
+  for (Candidate& candidate : kept)
+    total += candidate.probability = std::exp((candidate.probability - largest) / config.temperature);
+  std::size_t count = 0;
+  while (count < kept.size() && (count == 0 || reached < config.top_p * total))
+    reached += kept[count++].probability;
+  kept.resize(count);
+  for (Candidate& candidate : kept)
+    candidate.probability /= reached;
+  return kept;
+}
+
+TEST(Sampler, DrawsFromALargeVocabularyAsIfAllOfItWereSorted) {
+  const RandomStream random(5, "sampler.vocabulary");
+  Logits logits;
+  for (std::uint64_t i = 0; i < 20'000; ++i)
+    logits.push_back(std::floor(1000 * random.normal(i)) / 300);  // with ties
+  std::uint64_t draw = 0;
+  for (const SamplingConfig& config : {SamplingConfig{}, SamplingConfig{.top_k = 40}, SamplingConfig{.top_p = 0.9},
+                                       SamplingConfig{.temperature = 0.5, .top_k = 1000, .top_p = 0.7}}) {
+    const std::vector<Candidate> wanted = sorted_candidates(logits, config);
+    if (config.top_p < 1 || config.top_k > 0) {  // else all tokens
+      EXPECT_EQ(tokens_of(candidates(logits, {}, config)), tokens_of(wanted));
+    }
+    for (int i = 0; i < 25; ++i) {
+      const double u = random.uniform(draw++);
+      EXPECT_EQ(sample(candidates(logits, {}, config, u), u), sample(wanted, u)) << u;
+    }
+  }
+  EXPECT_LT(candidates(logits, {}, {}, 0.01).size(), 1000U) << "no more than are needed";
+}
+
 TEST(Sampler, TemperatureDividesTheLogits) {
   // Weights e^(0/2) and e^(-ln 4 / 2) = 1/2.
   const std::vector<Candidate> kept = candidates({0, -std::log(4.0)}, {}, {.temperature = 2});

@@ -24,11 +24,11 @@ inline const std::vector<TransformersSize> transformers_sizes = {
     {"llama2-7b", 6738415616},
     {"llama2-13b", 13015864320},
     {"llama2-70b", 68976648192},
-    {"llama3-1b", 1235814400},
-    {"llama3-3b", 3212749824},
     {"llama3-8b", 8030261248},
     {"llama3-70b", 70553706496},
-    {"llama3-405b", 405853388800},
+    {"llama-3.1-405b", 405853388800},
+    {"llama-3.2-1b", 1235814400},
+    {"llama-3.2-3b", 3212749824},
     {"mistral-7b", 7241732096},
     {"qwen2.5-0.5b", 494032768},
     {"qwen2.5-1.5b", 1543714304},
@@ -40,8 +40,6 @@ inline const std::vector<TransformersSize> transformers_sizes = {
     {"qwen3-8b", 8190735360},
     {"llama-3.1-8b", 8030261248},
     {"llama-3.1-70b", 70553706496},
-    {"llama-3.2-1b", 1235814400},
-    {"llama-3.2-3b", 3212749824},
 };
 
 }  // namespace espalier::test

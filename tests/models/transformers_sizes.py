@@ -27,11 +27,11 @@ MODELS = {
     "llama2-7b": config(LLAMA, 32, 4096, 32, 32, 11008, 32000),
     "llama2-13b": config(LLAMA, 40, 5120, 40, 40, 13824, 32000),
     "llama2-70b": config(LLAMA, 80, 8192, 64, 8, 28672, 32000),
-    "llama3-1b": config(LLAMA, 16, 2048, 32, 8, 8192, 128256, tied=True),
-    "llama3-3b": config(LLAMA, 28, 3072, 24, 8, 8192, 128256, tied=True),
     "llama3-8b": config(LLAMA, 32, 4096, 32, 8, 14336, 128256),
     "llama3-70b": config(LLAMA, 80, 8192, 64, 8, 28672, 128256),
-    "llama3-405b": config(LLAMA, 126, 16384, 128, 8, 53248, 128256),
+    "llama-3.1-405b": config(LLAMA, 126, 16384, 128, 8, 53248, 128256),
+    "llama-3.2-1b": config(LLAMA, 16, 2048, 32, 8, 8192, 128256, tied=True),
+    "llama-3.2-3b": config(LLAMA, 28, 3072, 24, 8, 8192, 128256, tied=True),
     "mistral-7b": config(MISTRAL, 32, 4096, 32, 8, 14336, 32000),
     "qwen2.5-0.5b": config(QWEN2, 24, 896, 14, 2, 4864, 151936, tied=True),
     "qwen2.5-1.5b": config(QWEN2, 28, 1536, 12, 2, 8960, 151936, tied=True),
@@ -42,8 +42,7 @@ MODELS = {
     "qwen3-4b": config(QWEN3, 36, 2560, 32, 8, 9728, 151936, tied=True, head_dim=128),
     "qwen3-8b": config(QWEN3, 36, 4096, 32, 8, 12288, 151936, head_dim=128),
 }
-for alias, name in {"llama-3.1-8b": "llama3-8b", "llama-3.1-70b": "llama3-70b", "llama-3.2-1b": "llama3-1b",
-                    "llama-3.2-3b": "llama3-3b"}.items():
+for alias, name in {"llama-3.1-8b": "llama3-8b", "llama-3.1-70b": "llama3-70b"}.items():
     MODELS[alias] = MODELS[name]
 
 print("""// SPDX-FileCopyrightText: The Espalier authors

@@ -163,7 +163,7 @@ TEST(Memo, the_first_mitigation_answers_the_bottleneck) {
                            {"gpt3-175b", "a100-80:128", 1536, Precision::bf16},
                            {"llama3-8b", "h100", 64, Precision::bf16},
                            {"llama3-70b", "h100:8", 512, Precision::bf16},
-                           {"llama3-405b", "h100:64", 512, Precision::fp8},
+                           {"llama-3.1-405b", "h100:64", 512, Precision::fp8},
                            {"gpt-1t", "a100-80:256", 4096, Precision::bf16}}) {
     const PlanProblem problem = {.model = model_preset(each.model),
                                  .cluster = cluster_preset(each.cluster),

@@ -111,7 +111,7 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
     EXPECT_EQ(why(("pipeline=2,schedule=zero_bubble_v" + std::string(chunks)).c_str()),
               fmt::format("zero_bubble_v has two virtual stages per stage, not {}: virtual_stages=2", *chunks ? 3 : 1));
   EXPECT_EQ(why("data=8,schedule=zero_bubble_v"), "");  // one stage has no schedule
-  PlanProblem llama = problem_of("llama3-3b", "h100:4", 1024);
+  PlanProblem llama = problem_of("llama-3.2-3b", "h100:4", 1024);
   EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
   const std::string heads = why_impossible(llama, layout_of("tensor=3", 32));
   EXPECT_NE(heads.find("8 heads of keys and values nor is a multiple (nearest: 2 or 4)"), std::string::npos) << heads;

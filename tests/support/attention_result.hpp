@@ -19,7 +19,7 @@ template <class T, class Forward, class Backward>
 AttentionResult run_attention(const Forward& forward, const Backward& backward, const Values& qkv, const Values& dout,
                               const OpShape& s, const AttentionDropout& dropout = {},
                               const std::vector<int>& positions = {}) {
-  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window};
+  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.kv_heads(), s.window};
   const auto qkv_device = on_device<T>(qkv, s.rows(), s.qkv_channels());
   const auto out = undefined<T>(s.rows(), s.channels());
   const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);

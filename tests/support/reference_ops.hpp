@@ -70,7 +70,7 @@ Values gated(const F& f, const Values& x, Index width) {
   return y;
 }
 
-/// rows (N, columns), of whose first heads the channels i and i + R/2 are turned by position(n) frequencies[i], and
+/// rows (N, columns), of whose first heads the channels i and i + R/2 are rotated by position(n) frequencies[i], and
 /// made longer by `factor`
 template <class Position>
 Values rotary(Values rows, Index columns, Index heads, Index head_size, const Values& frequencies, double factor,
@@ -82,9 +82,9 @@ Values rotary(Values rows, Index columns, Index heads, Index head_size, const Va
         const double angle = static_cast<double>(position(n)) * frequencies[static_cast<std::size_t>(i)];
         double& a = rows[at(n, h * head_size + i, columns)];
         double& b = rows[at(n, h * head_size + i + pairs, columns)];
-        const double turned = factor * (a * std::cos(angle) - b * std::sin(angle));
+        const double rotated = factor * (a * std::cos(angle) - b * std::sin(angle));
         b = factor * (b * std::cos(angle) + a * std::sin(angle));
-        a = turned;
+        a = rotated;
       }
   return rows;
 }

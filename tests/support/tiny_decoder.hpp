@@ -182,8 +182,8 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
     }
     return x;
   };
-  RotaryConfig turning = config.rotary;
-  turning.size = config.rotary_size();
+  RotaryConfig rotary_config = config.rotary;
+  rotary_config.size = config.rotary_size();
   const bool learned = config.positions == Positions::learned;
   const Values no_positions(static_cast<std::size_t>(length * config.hidden_size), 0.0);
   Values x = embedding(tokens, w.at("embedding.token"), learned ? w.at("embedding.position") : no_positions,
@@ -199,8 +199,8 @@ inline Values decoder_logits(const std::map<std::string, Values>& w, const Model
       k = rmsnorm(k, weight(attend + ".key_norm"), config.norm_eps);
     }
     Values qkv = side_by_side(q, k, apply(normed, attend + ".value"));
-    if (turning.size > 0) {
-      const RotaryFrequencies frequencies = rotary_frequencies(turning, length);
+    if (rotary_config.size > 0) {
+      const RotaryFrequencies frequencies = rotary_frequencies(rotary_config, length);
       qkv = rotary(qkv, shape.qkv_channels(), shape.heads + shape.kv_heads(), shape.head_size, frequencies.of_pairs,
                    frequencies.attention_factor, [&](Index n) { return n % length; });
     }

@@ -55,7 +55,7 @@ inline void write_model(const Path& directory, const TransformersReference& refe
   write_bytes(directory / "config.json", reference.config);
   const HuggingFaceModel model = read_hugging_face_config(directory);
   std::map<std::string, std::vector<Index>> shapes;
-  for (const ForeignParameter& parameter : foreign_parameters(model))
+  for (const HuggingFaceParameter& parameter : hugging_face_parameters(model))
     shapes[parameter.part.tensor] = parameter.part.shape;
   std::map<std::string, std::uint32_t> streams;
   for (const auto& [name, shape] : shapes)

@@ -19,7 +19,7 @@ TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
   reference.config = chat_config;
   write_model(directory / "model", reference, ScalarType::fp64);
   const Path checkpoint =
-      import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import");
+      import_hugging_face(HuggingFaceWeights(directory / "model"), directory / "model", directory / "import");
   write_chat_tokenizer(directory.path());
   std::string lines;
   for (const int i : chat_conversations)

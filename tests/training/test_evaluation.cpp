@@ -163,11 +163,15 @@ TEST_F(Evaluation, LogitsComeInPiecesWhereTheyAreMany) {
   const std::vector<TokenId> tokens = loader(1, 130).batch(0).inputs;
   Index pieces = 0;
   std::vector<float> all;
+  Work work;
+  counted_work = &work;
   model.visit_logits(tokens, 129, [&](std::span<const float> rows) {
     ++pieces;
     all.insert(all.end(), rows.begin(), rows.end());
   });
+  counted_work = nullptr;
   EXPECT_GT(pieces, 1);
+  EXPECT_EQ(work.attention.size(), 1U) << "one forward of one layer, whatever the pieces";
   ASSERT_EQ(std::ssize(all), 129 * vocab);
   for (const Index row : {0, 63, 64, 65, 128}) {  // of token row + 1
     const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + row + 2);

@@ -80,7 +80,8 @@ class Imported {
     const Batch given = tokens(config_.vocab_size);
     for (Index b = 0; b < batch; ++b) {
       const auto first = given.inputs.begin() + b * length;
-      const Matrix<Compute<P>> rows = model_.logits(exec_, {first, first + length}, length);
+      model_.evaluate(exec_, {first, first + length});
+      const Matrix<Compute<P>> rows = model_.evaluated_logits(exec_, 0, length);
       Kokkos::fence();
       const Tensor<Compute<P>, 1> flat(rows.data, rows.rows * rows.stride);
       const Values values = on_host(flat);
@@ -167,7 +168,7 @@ class HuggingFaceModels : public testing::TestWithParam<std::string> {
 
 TEST_P(HuggingFaceModels, ComputeWhatTransformersComputes) {
   write_model(model_, reference_, ScalarType::fp64);
-  const Path checkpoint = import_hugging_face(ForeignWeights(model_), model_, directory_ / "import");
+  const Path checkpoint = import_hugging_face(HuggingFaceWeights(model_), model_, directory_ / "import");
   expect_reference<Fp64>(checkpoint, reference_, 1e-10);
   expect_reference<Fp32>(checkpoint, reference_, 1e-4);
   expect_reference<Bf16>(checkpoint, reference_, 2e-2);
@@ -177,7 +178,7 @@ TEST_P(HuggingFaceModels, ComputeWhatTransformersComputes) {
 
 TEST_P(HuggingFaceModels, TrainAsTheyDoThere) {
   write_model(model_, reference_, ScalarType::fp64);
-  const Path checkpoint = import_hugging_face(ForeignWeights(model_), model_, directory_ / "import");
+  const Path checkpoint = import_hugging_face(HuggingFaceWeights(model_), model_, directory_ / "import");
   const auto steps = static_cast<Index>(reference_.losses.size());
   EXPECT_TRUE(allclose(Imported<Fp64>(checkpoint).train(steps), reference_.losses, 1e-8));
   EXPECT_TRUE(allclose(Imported<Fp32>(checkpoint).train(steps), reference_.losses, 1e-3));
@@ -189,7 +190,7 @@ TEST_P(HuggingFaceModels, AreExportedAsTheyWereImported) {
     write_model(model, reference_, type);
     write_bytes(model / "tokenizer.json", "{}");
     const Path import = directory_ / (std::string("import_") + to_string(type));
-    const Path checkpoint = import_hugging_face(ForeignWeights(model), model, import);
+    const Path checkpoint = import_hugging_face(HuggingFaceWeights(model), model, import);
     EXPECT_TRUE(std::filesystem::exists(import / "tokenizer/tokenizer.json"));
     const CheckpointReader reader(checkpoint);
     reader.verify();
@@ -198,7 +199,7 @@ TEST_P(HuggingFaceModels, AreExportedAsTheyWereImported) {
       const Path exported = directory_ / ("export" + std::to_string(shard_bytes) + to_string(type));
       std::filesystem::create_directories(exported);
       export_hugging_face(reader, plan, exported, shard_bytes);
-      const Path again = import_hugging_face(ForeignWeights(exported), exported, exported / "again");
+      const Path again = import_hugging_face(HuggingFaceWeights(exported), exported, exported / "again");
       const CheckpointReader other(again);
       ASSERT_EQ(other.tensors().size(), reader.tensors().size());
       for (const TensorInfo& tensor : reader.tensors()) {
@@ -222,8 +223,8 @@ TEST(HuggingFace, NamesWithoutTheTrunkAreThoseOfTheFirstGpt2) {
   const TemporaryDirectory directory;
   write_model(directory / "model", reference, ScalarType::fp32, {.has_trunk = false});
   expect_reference<Fp32>(
-      import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import"), reference,
-      1e-4);
+      import_hugging_face(HuggingFaceWeights(directory / "model"), directory / "model", directory / "import"),
+      reference, 1e-4);
 }
 
 }  // namespace

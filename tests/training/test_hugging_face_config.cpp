@@ -266,7 +266,7 @@ TEST(HuggingFaceConfig, AModelThatTransformersHasNotIsNotExported) {
     model.bias = false;
     model.num_kv_heads = 2;
   });
-  expect_refused("llama-tiny", {"LlamaForCausalLM", "a part turns"}, [](auto& model) { model.rotary.size = 16; });
+  expect_refused("llama-tiny", {"LlamaForCausalLM", "a part is rotated"}, [](auto& model) { model.rotary.size = 16; });
   expect_refused("llama-tiny", {"LlamaForCausalLM", "no gate"}, [](auto& model) { model.activation = "gelu"; });
   expect_refused("mistral-tiny", {"MistralForCausalLM", "full_layers"}, [](auto& model) { model.full_layers = 1; });
   expect_refused("qwen2-tiny", {"LlamaForCausalLM", "a window"}, [](auto& model) { model.bias = true; });

@@ -84,7 +84,7 @@ Tensors read_tensors(const SafetensorsReader& reader) {
   return tensors;
 }
 
-std::vector<double> read_parameter(const ForeignWeights& weights, const ForeignParameter& parameter) {
+std::vector<double> read_parameter(const HuggingFaceWeights& weights, const HuggingFaceParameter& parameter) {
   std::vector<double> values(static_cast<std::size_t>(num_elements(parameter.shape)));
   weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, ScalarType::fp64,
                values.data());
@@ -92,7 +92,7 @@ std::vector<double> read_parameter(const ForeignWeights& weights, const ForeignP
 }
 
 // The part of a tensor that a parameter is, element by element.
-std::vector<double> part_of(const std::vector<double>& tensor, const ForeignParameter& parameter) {
+std::vector<double> part_of(const std::vector<double>& tensor, const HuggingFaceParameter& parameter) {
   const HuggingFacePart& part = parameter.part;
   const Index columns = num_elements({parameter.shape.begin() + 1, parameter.shape.end()});
   std::vector<double> values;
@@ -150,7 +150,7 @@ void try_directory(const Path& directory, Counts& counts) {
     }
     described.expect_all_used();
   }
-  std::optional<ForeignWeights> weights;
+  std::optional<HuggingFaceWeights> weights;
   const auto of_model = error_of([&] { weights.emplace(directory).require_tied_head(); });
   if (of_model) {
     ++counts.refused;
@@ -159,7 +159,7 @@ void try_directory(const Path& directory, Counts& counts) {
   }
   ++counts.used;
   EXPECT_FALSE(of_files) << of_files->what();
-  for (const ForeignParameter& parameter : weights->parameters()) {
+  for (const HuggingFaceParameter& parameter : weights->parameters()) {
     std::vector<double> values;
     EXPECT_FALSE(error_of([&] { values = read_parameter(*weights, parameter); }));
     EXPECT_TRUE(are_equal(values, part_of(found.at(parameter.part.tensor), parameter))) << parameter.name;

@@ -20,7 +20,7 @@ class ForeignModel {
   explicit ForeignModel(const std::string& name) : folder_("init_from_" + name) {
     on_root([&] {
       write_model(directory(), transformers_references().at(name), ScalarType::fp32, {.shard_bytes = 20000});
-      import_hugging_face(ForeignWeights(directory()), directory(), folder_ / "import");
+      import_hugging_face(HuggingFaceWeights(directory()), directory(), folder_ / "import");
       write_bytes(folder_ / "empty.toml", "");
     });
   }
@@ -113,6 +113,12 @@ TEST(InitFromHuggingFace, AConfigWithoutAModelTakesThatOfTheDirectory) {
   const std::vector<std::string> shorter = settings("[model]\nmax_sequence_length = 8\n");
   EXPECT_FALSE(shorter.empty());
   EXPECT_EQ(std::ranges::count_if(shorter, [](const auto& text) { return text.starts_with("model.max_seq"); }), 0);
+  const auto length_in = [](const std::vector<std::string>& texts) {
+    return std::ranges::count(texts, "batch.sequence_length=16");  // of the model: it is less than the usual 2048
+  };
+  EXPECT_EQ(length_in(settings("")), 1);
+  EXPECT_EQ(length_in(shorter), 0);
+  EXPECT_EQ(length_in(settings("", {"batch.sequence_length=12"})), 0);
   const std::vector<std::string> dropping = settings("", {"model.residual_dropout=0.1"});
   EXPECT_EQ(std::ranges::count_if(dropping, [](const auto& text) { return text.starts_with("model.residual_"); }), 0);
   EXPECT_EQ(dropping.size() + 1, settings("").size());

@@ -45,6 +45,16 @@ TEST(RunConfig, ResolvesAndReadsBackEqual) {
   EXPECT_EQ(to_toml(parse_run_config(text, "resolved", {}, 2)), text);
 }
 
+TEST(RunConfig, OneModelInTwoSpellingsIsOneConfig) {
+  const RunConfig derived = parse_run_config(good, "run.toml", {}, 1);
+  const ModelConfig& model = derived.model.shape;
+  const RunConfig given = parse_run_config(
+      good, "run.toml",
+      {fmt::format("model.num_kv_heads={}", model.kv_heads()), fmt::format("model.head_dim={}", model.head_size())}, 1);
+  EXPECT_EQ(given.model.shape, model);
+  EXPECT_EQ(to_toml(given), to_toml(derived));
+}
+
 TEST(RunConfig, StepsFromTokens) {
   const RunConfig config =
       parse_run_config(good, "run.toml", {"run.steps=0", "run.tokens=\"1M\"", "batch.sequence_length=100"}, 1);
@@ -113,10 +123,10 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
 TEST(RunConfig, ModelsThatCannotBe) {
   EXPECT_CONTAINS(error_of(good, {"model.position=alibi"}), "model.position: only plan knows ALiBi");
   EXPECT_CONTAINS(error_of(good, {"model.num_kv_heads=3"}), "num_heads: 4 is not divisible by num_kv_heads 3");
-  const std::vector<std::string> turning = {"model.position=rotary"};
-  EXPECT_CONTAINS(error_of(good, {turning[0], "model.head_dim=25"}), "head_dim: is 25, wanted an even number");
-  EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.size=7"}), "rotary.size: is 7, wanted an even number");
-  EXPECT_CONTAINS(error_of(good, {turning[0], "rotary.scaling=llama3", "rotary.factor=2"}), "original_length: is 0");
+  const std::vector<std::string> rotary = {"model.position=rotary"};
+  EXPECT_CONTAINS(error_of(good, {rotary[0], "model.head_dim=25"}), "head_dim: is 25, wanted an even number");
+  EXPECT_CONTAINS(error_of(good, {rotary[0], "rotary.size=7"}), "rotary.size: is 7, wanted an even number");
+  EXPECT_CONTAINS(error_of(good, {rotary[0], "rotary.scaling=llama3", "rotary.factor=2"}), "original_length: is 0");
   EXPECT_CONTAINS(error_of(good,
                            {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
                             "model.ffn_hidden_size=24", "parallel.tensor=3"},

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/config_range.hpp"
+#include "core/value_range.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/norm.hpp"
+#include "core/ops/gradient_norm.hpp"
 #include "tests/support/allclose.hpp"
 
 using namespace espalier;
