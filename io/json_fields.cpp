@@ -26,7 +26,7 @@ std::string shown(const nlohmann::json& value) {
 }  // namespace
 
 void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted) {
-  throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}", key, shown(value), wanted));
+  throw FieldError(fmt::format("\"{}\" is {}", key, shown(value)), wanted);
 }
 
 Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range) {
