@@ -18,9 +18,6 @@ namespace {
 
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
 
-// What may be given beside config.json: the weights do not depend on it.
-bool is_free(const std::string& key) { return key == "model.max_sequence_length" || is_dropout(key); }
-
 // Those keys of [model] and [rotary] that the file or the command line give.
 std::set<std::string> given_model_keys(const Path& config_file, const std::vector<std::string>& overrides) {
   std::set<std::string> keys;
@@ -49,6 +46,19 @@ ModelConfig in_one_way(ModelConfig model) {
   return model;
 }
 
+// Numbers of 16 bits may overflow where the file does not: the first step tells.
+void read_box(const ForeignWeights& weights, const WantedBox& box) {
+  const std::string name = box.name.substr(box.name.find('/') + 1);
+  const ForeignParameter& parameter = weights.parameter(name);
+  weights.read(parameter, box.start, box.count, box.type, box.destination);
+  const std::size_t bytes = tensor_bytes(box.count, box.type);
+  const auto* const data = static_cast<const unsigned char*>(box.destination);
+  if (size_of(box.type) > 2)
+    require_finite_weights(box.type, {data, bytes}, ExitCode::data, weights.directory(), parameter.part.tensor);
+}
+
+}  // namespace
+
 void require_same_model(const ForeignWeights& weights, const RunConfig& config) {
   ModelConfig of_file = in_one_way(weights.model().config), of_run = in_one_way(config.model.shape);
   if (of_file.positions != of_run.positions)  // that is the difference; of one kind the lengths mean nothing
@@ -65,31 +75,12 @@ void require_same_model(const ForeignWeights& weights, const RunConfig& config) 
                                           "describes the model"});
 }
 
-// Numbers of 16 bits may overflow where the file does not: the first step tells.
-void read_box(const ForeignWeights& weights, const WantedBox& box) {
-  const std::string name = box.name.substr(box.name.find('/') + 1);
-  const ForeignParameter& parameter = weights.parameter(name);
-  weights.read(parameter, box.start, box.count, box.type, box.destination);
-  const std::size_t bytes = tensor_bytes(box.count, box.type);
-  const auto* const data = static_cast<const unsigned char*>(box.destination);
-  if (size_of(box.type) > 2)
-    require_finite_weights(box.type, {data, bytes}, ExitCode::data, weights.directory(), parameter.part.tensor);
-}
-
-}  // namespace
-
-bool is_hugging_face_directory(const Path& directory) {
-  std::error_code missing;
-  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  return has("config.json") && !has("checkpoints") && !has("config.toml") && !has("manifest.json");
-}
-
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides) {
   if (!is_hugging_face_directory(directory))
     return {};
   const std::set<std::string> given = given_model_keys(config_file, overrides);
-  if (!std::ranges::all_of(given, is_free))
+  if (given.contains("model.preset"))
     return {};
   std::vector<std::string> settings = settings_of(read_hugging_face_config(directory).config);
   std::erase_if(settings, [&](const std::string& setting) { return given.contains(key_of(setting)); });
