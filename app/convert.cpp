@@ -106,8 +106,22 @@ std::string tokenizer_name(const Path& directory) {
   }
 }
 
+// Nothing is written into what is read.
+void require_outside(const Path& from, const Path& output) {
+  const auto whole = [](const Path& path) {
+    std::error_code ignored;
+    return (std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored) / "").lexically_normal();
+  };
+  if (whole(output).string().starts_with(whole(from).string()))
+    throw Error(ExitCode::usage, {.what = "the result would lie in the directory that is read",
+                                  .where = output.string(),
+                                  .wanted = fmt::format("a folder outside {}", from.string()),
+                                  .todo = "name another one in --output"});
+}
+
 int import_model(const ConvertArguments& arguments) {
   const ForeignWeights weights(arguments.from);
+  require_outside(arguments.from, arguments.output);
   print_model(weights.model());
   if (arguments.dry_run) {
     require_empty(arguments.output);
@@ -126,8 +140,9 @@ int import_model(const ConvertArguments& arguments) {
   into_own_folder(arguments.output, [&] {
     checkpoint = import_hugging_face(weights, arguments.from, arguments.output, tokenizer_name(arguments.from));
   });
-  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
-               checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
+  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}",
+               checkpoint.string(), arguments.output,
+               changed_model_section(stored_config(CheckpointReader(checkpoint))));
   return 0;
 }
 
@@ -155,6 +170,7 @@ int export_model(const ConvertArguments& arguments) {
   const ScalarType type = type_named(arguments.dtype);
   const Index shard_bytes = shard_bytes_of(arguments.shard_size);
   const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
+  require_outside(checkpoint.path(), arguments.output);
   ExportPlan plan = plan_export(checkpoint, type);
   plan.model.token_ids = kept_token_ids(tokenizer_beside(checkpoint.path()));
   print_model(plan.model);
@@ -180,6 +196,12 @@ int export_model(const ConvertArguments& arguments) {
   return 0;
 }
 
+void require_names(const CLI::App& command, const ConvertArguments& arguments) {
+  refuse_empty_values(command);
+  if (arguments.from.empty())
+    throw CLI::ValidationError("directory", "is empty");
+}
+
 }  // namespace
 
 void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
@@ -189,7 +211,10 @@ void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   command->add_option("--output", arguments->output, "new directory, for `espalier train --init-from`")->required();
   command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint import gpt2/ --output models/gpt2");
-  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return import_model(*arguments); }; });
+  command->callback([=, &chosen] {
+    require_names(*command, *arguments);
+    chosen.action = [=](Runtime*) { return import_model(*arguments); };
+  });
 }
 
 void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
@@ -203,7 +228,10 @@ void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
   command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");
-  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return export_model(*arguments); }; });
+  command->callback([=, &chosen] {
+    require_names(*command, *arguments);
+    chosen.action = [=](Runtime*) { return export_model(*arguments); };
+  });
 }
 
 }  // namespace espalier
