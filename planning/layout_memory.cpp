@@ -9,6 +9,7 @@
 #include "core/ops/cudnn_parts.hpp"
 #include "models/block_memory.hpp"
 #include "models/logit_rows.hpp"
+#include "models/tensor_scratch.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/pipeline_time.hpp"
@@ -101,6 +102,8 @@ class StageMemory {
     MemoryByCategory memory;
     add_states(memory, elements);
     add_exchange(memory, elements);
+    if (implementation_.arenas_of_train)
+      add(memory, Category::communication, to_double(tensor_scratch(stage)));
     add_activations(memory, stage);
     if (stage.last)
       add_logits(memory);
@@ -196,15 +199,27 @@ class StageMemory {
     return std::min(own, slots * largest);
   }
 
+  Index rows_of_logits() const {
+    return logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor, implementation_.logits_at_once);
+  }
+
+  Index tensor_scratch(const Stage& stage) const {
+    const ScalarType type = activation_type(layout_.precision);
+    return TensorScratch{.size = layout_.tensor,
+                         .sequence_parallel = layout_.sequence_parallel,
+                         .tokens = static_cast<Index>(rows_),
+                         .logit_rows = stage.last ? rows_of_logits() : 0,
+                         .compute_bytes = static_cast<Index>(size_of(type)),
+                         .state_bytes = type == ScalarType::fp64 ? 8 : 4}
+        .bytes(model_);
+  }
+
   // With their gradient: of all rows, in fp32 as well; or of a chunk of them.
   void add_logits(MemoryByCategory& memory) const {
     const double e = activation_bytes(layout_.precision);
     const double columns = vocabulary_on_rank(model_, layout_, implementation_);
     if (implementation_.logits_at_once > 0)
-      add(memory, Category::workspace,
-          to_double(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
-                               implementation_.logits_at_once)) *
-              columns * e);
+      add(memory, Category::workspace, to_double(rows_of_logits()) * columns * e);
     else
       add(memory, Category::workspace,
           rows_ * columns * ((implementation_.copies_logits ? implementation_.logit_bytes : 4) + e));
