@@ -62,8 +62,22 @@ std::string tokenizer_name(const Path& directory) {
   }
 }
 
+// Nothing is written into what is read.
+void require_outside(const Path& from, const Path& output) {
+  const auto whole = [](const Path& path) {
+    std::error_code ignored;
+    return (std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored) / "").lexically_normal();
+  };
+  if (whole(output).string().starts_with(whole(from).string()))
+    throw Error(ExitCode::usage, {.what = "the result would lie in the directory that is read",
+                                  .where = output.string(),
+                                  .wanted = fmt::format("a folder outside {}", from.string()),
+                                  .todo = "name another one in --output"});
+}
+
 int import_model(const ConvertArguments& arguments) {
   const HuggingFaceWeights weights(arguments.from);
+  require_outside(arguments.from, arguments.output);
   print_model(weights.model());
   if (arguments.dry_run) {
     require_new_directory(arguments.output);
@@ -83,8 +97,9 @@ int import_model(const ConvertArguments& arguments) {
       import_hugging_face(weights, arguments.from, output.path(), tokenizer_name(arguments.from)).filename();
   output.publish();
   const Path checkpoint = Path(arguments.output) / "checkpoints" / name;
-  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}\n",
-               checkpoint.string(), arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
+  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}",
+               checkpoint.string(), arguments.output,
+               changed_model_section(stored_config(CheckpointReader(checkpoint))));
   if (const Index length = usual_sequence_length(weights.model().config);
       length < weights.model().config.max_sequence_length)
     print_answer("\n[batch]\nsequence_length = {}  # or another one that memory has room for\n", length);
@@ -115,6 +130,7 @@ int export_model(const ConvertArguments& arguments) {
   const ScalarType type = type_named(arguments.dtype);
   const Index shard_bytes = shard_bytes_of(arguments.shard_size);
   const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
+  require_outside(checkpoint.path(), arguments.output);
   ExportPlan plan = plan_export(checkpoint, type);
   plan.model.token_ids = kept_token_ids(tokenizer_beside(checkpoint.path()));
   print_model(plan.model);
@@ -140,6 +156,12 @@ int export_model(const ConvertArguments& arguments) {
   return 0;
 }
 
+void require_names(const CLI::App& command, const ConvertArguments& arguments) {
+  refuse_empty_values(command);
+  if (arguments.from.empty())
+    throw CLI::ValidationError("directory", "is empty");
+}
+
 }  // namespace
 
 void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
@@ -149,7 +171,10 @@ void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   command->add_option("--output", arguments->output, "new directory, for `espalier train --init-from`")->required();
   command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint import gpt2/ --output models/gpt2");
-  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return import_model(*arguments); }; });
+  command->callback([=, &chosen] {
+    require_names(*command, *arguments);
+    chosen.action = [=](Runtime*) { return import_model(*arguments); };
+  });
 }
 
 void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
@@ -163,7 +188,10 @@ void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
   command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");
-  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return export_model(*arguments); }; });
+  command->callback([=, &chosen] {
+    require_names(*command, *arguments);
+    chosen.action = [=](Runtime*) { return export_model(*arguments); };
+  });
 }
 
 }  // namespace espalier

@@ -322,11 +322,14 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
       evaluated.config.layout.micro_batch = options.micro_batch;
     evaluated.config.data.train.clear();
     evaluated.config.data.validation = options.data;
-    if (!options.text.empty())
+    if (!options.text.empty()) {
       evaluated.config.data.documents = "joined";  // the text is one
-    if (!options.text.empty())
       evaluated.text = read_evaluation_text(options.text, *tokenizer_of(checkpoint, options.tokenizer),
                                             evaluated.config.model.shape.vocab_size);
+      if (options.sequence_length == 0)  // no longer than the text
+        evaluated.config.sequence_length =
+            std::min(evaluated.config.sequence_length, std::ssize(evaluated.text->tokens) - 1);
+    }
     with_precision(evaluated.config, [&]<class P>() {
       const auto model = std::make_shared<LoadedModel<P>>(checkpoint, available_bytes);
       run = [&options, &world, &evaluated, model] { return evaluate_as<P>(options, world, *model, evaluated); };

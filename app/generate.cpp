@@ -183,6 +183,12 @@ int generate(GenerateArguments options, const Communicator& world) {
   for (const std::string& prompt : prompts)
     texts.emplace_back(prompt, options.rules, *tokenizer);
   write_texts(*model, options, texts, path, world);
+  const Index most = model->shape().max_sequence_length;
+  if (world.rank() == 0 && std::ranges::any_of(texts, [&](const auto& text) { return text.num_tokens() > most; }))
+    note_to_stderr(
+        fmt::format("warning: a text is longer than the model's max_sequence_length: each token was chosen "
+                    "by the last {} tokens alone",
+                    most));
   return 0;
 }
 

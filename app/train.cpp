@@ -27,6 +27,7 @@
 #include "training/config_warnings.hpp"
 #include "training/emulated_network.hpp"
 #include "training/hugging_face_start.hpp"
+#include "training/init_from.hpp"
 #include "training/measure_layers.hpp"
 #include "training/require_file_size.hpp"
 #include "training/same_start.hpp"
@@ -78,6 +79,10 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
   require_same_start(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
+  attempt_together(world, ExitCode::checkpoint, [&] {
+    if (runtime.rank() == 0)
+      require_init_from(config, options.train);
+  });
   attempt_together(world, ExitCode::write,
                    [&] { require_file_size(config, world.size(), read_process_limits().file_size); });
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
@@ -182,10 +187,11 @@ void add_train(CLI::App& app, Chosen& chosen) {
       if (!options->train.init_from.empty())
         std::ranges::copy(settings_from_hugging_face(options->train.init_from, options->config, options->overrides),
                           std::back_inserter(options->overrides));
-      return options->dry_run
-                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks, Libraries::known),
-                           options->ranks, options->events)
-                 : train_command(*options, *runtime, chosen.launching);
+      if (!options->dry_run)
+        return train_command(*options, *runtime, chosen.launching);
+      const RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known);
+      require_init_from(config, options->train);
+      return dry_run(config, options->ranks, options->events);
     };
   });
 }

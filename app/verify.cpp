@@ -126,6 +126,21 @@ void require_reference(const RunConfig& config, const std::string& reference, in
   }
 }
 
+// A fault that no layout has a place for would be "not found".
+void require_breakable(InjectedFault fault, const RunConfig& config, int num_ranks) {
+  for (const std::vector<std::string>& overrides : layouts_to_verify(config, num_ranks))
+    try {
+      if (can_break(fault, parse_run_config(to_toml(config), "layout", overrides, num_ranks)))
+        return;
+    } catch (const Error&) {  // this layout will be skipped
+    }
+  throw Error(ExitCode::usage, {.what = fmt::format("this model has no {} to break on {}", broken_part(fault),
+                                                    counted(num_ranks, "rank")),
+                                .got = fmt::format("--plant {}", to_string(fault)),
+                                .wanted = "a model and a number of ranks that have them",
+                                .todo = "plant another fault, or start other ranks"});
+}
+
 int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.size() == 1 && options.save.empty() && options.verify.against.empty())
     throw Error(ExitCode::usage, {.what = "one rank has one layout, and nothing to compare it with",
@@ -149,6 +164,8 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
     require_reference(config, options.reference, runtime.size());
   if (verify_options.tolerance <= 0)
     verify_options.tolerance = default_tolerance(config.layout.precision);
+  if (const InjectedFault fault = injected_fault(options.planted); fault != InjectedFault::none)
+    require_breakable(fault, config, runtime.size());
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);

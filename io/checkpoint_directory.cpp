@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checkpoint_directory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -145,6 +147,12 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
   return entries;
 }
 
+bool is_hugging_face_directory(const Path& directory) {
+  std::error_code missing;
+  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
+  return has("config.json") && !has("checkpoints") && !has("config.toml") && !has("manifest.json");
+}
+
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
@@ -167,6 +175,11 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
       note("passing over " + newer.path.string() + ": " + newer.reason);
   if (!complete.empty())
     return complete;
+  if (is_hugging_face_directory(given))
+    throw Error(ExitCode::checkpoint,
+                {.what = "this is a Hugging Face model, and a checkpoint is wanted",
+                 .where = given.string(),
+                 .todo = fmt::format("make one of it: espalier checkpoint import {} --output NEW", given.string())});
   std::string reasons;
   for (const CheckpointEntry& entry : incomplete)
     reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;

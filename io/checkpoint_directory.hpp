@@ -31,6 +31,9 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 /// Those of a run directory, without the ones that other runs may have in the same place: they are counted.
 std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_others);
 
+/// Has the directory a config.json, and is it neither a run, nor an import, nor a checkpoint of ours?
+bool is_hugging_face_directory(const Path& directory);
+
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its own
 /// complete ones, the newest first; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that
 /// names what is there and is not complete.

@@ -23,7 +23,7 @@ std::string shown_json(const nlohmann::json& value) {
 }
 
 void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted) {
-  throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}", key, shown_json(value), wanted));
+  throw FieldError(fmt::format("\"{}\" is {}", key, shown_json(value)), wanted);
 }
 
 Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range) {

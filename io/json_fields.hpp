@@ -6,6 +6,7 @@
 #include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,19 @@ inline constexpr std::size_t longest_list = std::size_t{1} << 20;
 /// A value in a message: `7`, `a list of 12`.
 std::string shown_json(const nlohmann::json& value);
 
-/// @throws std::runtime_error: `"key" is VALUE, wanted ...`
+/// A value that is not what its reader needs. what() is `got, wanted ...`.
+class FieldError : public std::runtime_error {
+ public:
+  FieldError(const std::string& got, const std::string& wanted)
+      : std::runtime_error(got + ", wanted " + wanted), got_(got), wanted_(wanted) {}
+  const std::string& got() const { return got_; }        ///< `"key" is VALUE`
+  const std::string& wanted() const { return wanted_; }  ///< "an integer, at least 1"
+
+ private:
+  std::string got_, wanted_;
+};
+
+/// @throws FieldError
 [[noreturn]] void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted);
 
 /// A value of these types. `key` is for the message. @throws as refuse_field()

@@ -90,6 +90,18 @@ HeaderEntry named_entry(const std::string& name, const nlohmann::json& item) {
   }
 }
 
+// In a file of the right size a tensor beyond the end is the one whose place is wrong; in others all that follow are.
+void require_inside(const Path& path, const std::vector<HeaderEntry>& entries, Index data_bytes) {
+  std::uint64_t sum = 0;
+  for (const HeaderEntry& entry : entries)
+    sum += static_cast<std::uint64_t>(entry.bytes.size());
+  for (const HeaderEntry& entry : entries)
+    if (sum == static_cast<std::uint64_t>(data_bytes) && entry.bytes.end > data_bytes)
+      refuse(path, "a tensor of a safetensors file lies beyond its end",
+             fmt::format("{} ends at byte {} of the data", entry.name, entry.bytes.end),
+             fmt::format("at most {}, all that there is", data_bytes));
+}
+
 // A link that leads nowhere is there: opening it says so.
 bool is_there(const Path& path) {
   std::error_code missing;
@@ -179,13 +191,16 @@ void SafetensorsReader::read_header(const std::string& file) {
   }
   std::ranges::sort(entries, {},
                     [](const HeaderEntry& entry) { return std::pair(entry.bytes.begin, entry.bytes.end); });
+  require_inside(path, entries, data_bytes);
   Index end = 0;
+  std::string before = "the data begins";
   for (const HeaderEntry& entry : entries) {
     if (entry.bytes.begin != end)
       refuse_weights(path, "tensors of a safetensors file overlap or leave a gap",
                      fmt::format("{} begins at byte {} of the data", entry.name, entry.bytes.begin),
-                     fmt::format("byte {}", end));
+                     fmt::format("byte {}, where {}", end, before));
     end = entry.bytes.end;
+    before = entry.name + " ends";
   }
   if (end != data_bytes)
     refuse_weights(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),

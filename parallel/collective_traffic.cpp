@@ -31,4 +31,16 @@ std::uint64_t reduce_scatter_traffic(Index count, Index element_bytes, int size)
   return all_gather_traffic(count, element_bytes, size);
 }
 
+Index all_reduce_scratch(Index count, Index element_bytes, int size) {
+  const bool is_small = count * element_bytes <= small_reduce_bytes;
+  const Index piece = std::min(count, reduce_piece_bytes / element_bytes);
+  const Index each = is_small ? count : (piece + size - 1) / size;
+  return (size - 1) * each * element_bytes;
+}
+
+Index reduce_scatter_scratch(Index count, Index element_bytes, int size) {
+  const Index piece = std::max<Index>(1, reduce_piece_bytes / element_bytes / size);
+  return (size - 1) * std::min(count, piece) * element_bytes;
+}
+
 }  // namespace espalier

@@ -6,8 +6,9 @@
 
 #include "core/scalars.hpp"
 
-// What the collectives of parallel/collectives hand to MPI, in bytes: pure functions of sizes. They are exact, not
-// estimates; tests compare them with what the communicators count. One rank sends nothing.
+// What the collectives of parallel/collectives hand to MPI, and what they need to receive it, in bytes: pure functions
+// of sizes. They are exact, not estimates; tests compare them with what the communicators count. One rank sends
+// nothing.
 
 namespace espalier {
 
@@ -28,5 +29,10 @@ std::uint64_t all_gather_traffic(Index count, Index element_bytes, int size);
 
 /// Of a reduce_scatter that leaves `count` elements on each rank: to each of the others its part.
 std::uint64_t reduce_scatter_traffic(Index count, Index element_bytes, int size);
+
+/// Memory in which a rank receives what it adds, of the same all_reduce and reduce_scatter. Their communicator keeps
+/// it.
+Index all_reduce_scratch(Index count, Index element_bytes, int size);
+Index reduce_scatter_scratch(Index count, Index element_bytes, int size);
 
 }  // namespace espalier

@@ -172,8 +172,9 @@ std::string Runtime::describe() const {
   const WaitSettings& wait = world_->context().wait;
   const std::string device =
       device_.empty() ? "" : fmt::format("{}, tensors by {}; ", device_, to_string(world_->context().transport));
-  return fmt::format("{} rank{}; {}{}; waits {}{}", size(), size() > 1 ? "s" : "", device,
-                     launch_.empty() ? "launch environment left to the caller" : launch_, to_string(wait.resolved()),
+  return fmt::format("{} rank{}; {}{}; a waiting rank {}{}", size(), size() > 1 ? "s" : "", device,
+                     launch_.empty() ? "launch environment left to the caller" : launch_,
+                     wait.resolved() == WaitPolicy::yield ? "yields its core" : "keeps its core",
                      wait.ranks_share_cores ? " (ranks share cores)" : "");
 }
 

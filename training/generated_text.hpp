@@ -32,6 +32,7 @@ class GeneratedText {
   GeneratedText(const std::string& prompt, const GenerationRules& rules, const Tokenizer& tokenizer);
 
   bool is_complete() const { return is_complete_; }
+  Index num_tokens() const { return std::ssize(tokens_); }  ///< prompt included
   /// The last tokens, at most so many: the window of positions slides.
   std::span<const TokenId> window(Index longest) const;
   /// The token that follows, drawn from the logits (V) of the model.

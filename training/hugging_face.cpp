@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/tensor.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
@@ -77,7 +78,7 @@ Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, co
   for (const ShardRecord& record : records)
     blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
   copy_tokenizer(from, directory / "tokenizer");
-  keep_token_ids(weights.model(), directory / "tokenizer");
+  keep_token_ids(from, directory / "tokenizer");
   return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
 }
 
@@ -147,12 +148,20 @@ void copy_tokenizer(const Path& from, const Path& to) {
   }
 }
 
-void keep_token_ids(const HuggingFaceModel& model, const Path& to) {
+void keep_token_ids(const Path& from, const Path& to) {
   std::error_code missing;
-  if (model.token_ids.empty() || std::filesystem::exists(to / generation_config, missing))
+  if (std::filesystem::exists(to / generation_config, missing))
+    return;
+  std::string text;
+  if (std::filesystem::is_regular_file(from / generation_config, missing))
+    text = read_file(from / generation_config, ExitCode::data, LargestFile::manifest);
+  else if (is_hugging_face_directory(from))
+    if (const auto ids = read_hugging_face_config(from).token_ids; !ids.empty())
+      text = json_text(ids, 2) + "\n";
+  if (text.empty())
     return;
   make_directories(to);
-  write_file_atomically(to / generation_config, json_text(model.token_ids, 2) + "\n");
+  write_file_atomically(to / generation_config, text);
 }
 
 nlohmann::ordered_json kept_token_ids(const Path& directory) {

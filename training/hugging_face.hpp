@@ -40,8 +40,9 @@ std::vector<std::string> tokenizer_files(const Path& directory);
 /// Copies those files.
 void copy_tokenizer(const Path& from, const Path& to);
 
-/// Writes generation_config.json with the model's token ids, unless the directory has one.
-void keep_token_ids(const HuggingFaceModel& model, const Path& to);
+/// Keeps the ids of special tokens that a directory has, unless `to` has some: its generation_config.json, or one made
+/// from its config.json. @throws Error (data)
+void keep_token_ids(const Path& from, const Path& to);
 
 /// HuggingFaceModel::token_ids of the generation_config.json of a directory; empty where there is none.
 /// @throws Error (data)

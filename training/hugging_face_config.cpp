@@ -21,15 +21,17 @@ using nlohmann::ordered_json;
 using Architecture = HuggingFaceArchitecture;
 
 Architecture architecture_in(const json& config) {
-  const auto names = values_field<std::string>(config, "architectures");
+  const bool is_given = config.contains("architectures");
+  const auto names = is_given ? values_field<std::string>(config, "architectures") : std::vector<std::string>();
   for (const Architecture architecture : all_hugging_face_architectures())
     if (std::ranges::count(names, to_string(architecture)) > 0)
       return architecture;
   std::vector<std::string> known;
   for (const Architecture architecture : all_hugging_face_architectures())
     known.emplace_back(to_string(architecture));
-  throw std::runtime_error(fmt::format("\"architectures\" is {:.100}, wanted one of {}",
-                                       json_text(config.at("architectures")), fmt::join(known, ", ")));
+  throw FieldError(is_given ? fmt::format("\"architectures\" is {:.100}", json_text(config.at("architectures")))
+                            : "no \"architectures\"",
+                   fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
 // By its method, of which there are many.
@@ -86,6 +88,19 @@ void require_token_ids(const char* key, const json& ids) {
     refuse_field(key, ids, "the id of a token, or a list of ids");
 }
 
+// A directory of ours instead.
+void refuse_own(const Path& directory, const Path& config) {
+  std::error_code missing;
+  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
+  if (!std::filesystem::exists(config, missing) && (has("manifest.json") || has("checkpoints")))
+    throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, and a Hugging Face model is wanted",
+                                 .where = directory.string(),
+                                 .got = "no config.json",
+                                 .wanted = "a directory with config.json and model.safetensors",
+                                 .todo = fmt::format("make one of it: espalier checkpoint export {} --output NEW",
+                                                     directory.string())});
+}
+
 // The words of transformers for a type.
 const char* dtype_words(ScalarType type) {
   switch (type) {
@@ -101,10 +116,15 @@ const char* dtype_words(ScalarType type) {
 
 HuggingFaceModel read_hugging_face_config(const Path& directory) {
   const Path path = directory / "config.json";
+  refuse_own(directory, path);
+  const std::string text = read_file(path, ExitCode::data, LargestFile::record);
+  ErrorReport report{.what = "the description of a Hugging Face model cannot be used",
+                     .where = path.string(),
+                     .wanted = "config.json of a model that Espalier computes",
+                     .todo = "name another model; docs/hugging_face.md says which are computed"};
   HuggingFaceModel model;
-  std::string reason;
   try {
-    const json config = parse_json(read_file(path, ExitCode::data, LargestFile::record));
+    const json config = parse_json(text);
     model.architecture = architecture_in(config);
     refuse_quantization(config);
     model.config = model.architecture == Architecture::gpt2 ? gpt2_from(config)
@@ -116,14 +136,19 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
     return model;
   } catch (const Error&) {
     throw;
+  } catch (const JsonError& error) {
+    if (error.byte() > 0)
+      report.where = position_in(path, text, error.byte());
+    report.got = error.what();
+    report.wanted = "JSON, as transformers writes it";
+    report.todo = "correct the file, or copy it again";
+  } catch (const FieldError& error) {
+    report.got = error.got();
+    report.wanted = error.wanted();
   } catch (const std::runtime_error& error) {
-    reason = error.what();
+    report.got = error.what();
   }
-  throw Error(ExitCode::data, {.what = "the description of a Hugging Face model cannot be used",
-                               .where = path.string(),
-                               .got = reason,
-                               .wanted = "config.json of a model that Espalier computes (docs/hugging_face.md)",
-                               .todo = "name another model"});
+  throw Error(ExitCode::data, report);
 }
 
 ordered_json token_ids_in(const json& config) {

@@ -18,9 +18,6 @@ namespace {
 
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
 
-// What may be given beside config.json: the weights do not depend on it.
-bool is_free(const std::string& key) { return key == "model.max_sequence_length" || is_dropout(key); }
-
 bool is_of_model(const std::string& key) { return key.starts_with("model.") || key.starts_with("rotary."); }
 
 // Those keys that the file or the command line give.
@@ -47,6 +44,19 @@ ModelConfig in_one_way(ModelConfig model) {
   return model;
 }
 
+// Numbers of 16 bits may overflow where the file does not: the first step tells.
+void read_box(const HuggingFaceWeights& weights, const WantedBox& box) {
+  const std::string name = box.name.substr(box.name.find('/') + 1);
+  const HuggingFaceParameter& parameter = weights.parameter(name);
+  weights.read(parameter, box.start, box.count, box.type, box.destination);
+  const std::size_t bytes = tensor_bytes(box.count, box.type);
+  const auto* const data = static_cast<const unsigned char*>(box.destination);
+  if (size_of(box.type) > 2)
+    require_finite_weights(box.type, {data, bytes}, ExitCode::data, weights.directory(), parameter.part.tensor);
+}
+
+}  // namespace
+
 void require_same_model(const HuggingFaceWeights& weights, const RunConfig& config) {
   ModelConfig of_file = in_one_way(weights.model().config), of_run = in_one_way(config.model.shape);
   if (of_file.positions != of_run.positions)  // that is the difference; of one kind the lengths mean nothing
@@ -63,31 +73,12 @@ void require_same_model(const HuggingFaceWeights& weights, const RunConfig& conf
                                           "describes the model"});
 }
 
-// Numbers of 16 bits may overflow where the file does not: the first step tells.
-void read_box(const HuggingFaceWeights& weights, const WantedBox& box) {
-  const std::string name = box.name.substr(box.name.find('/') + 1);
-  const HuggingFaceParameter& parameter = weights.parameter(name);
-  weights.read(parameter, box.start, box.count, box.type, box.destination);
-  const std::size_t bytes = tensor_bytes(box.count, box.type);
-  const auto* const data = static_cast<const unsigned char*>(box.destination);
-  if (size_of(box.type) > 2)
-    require_finite_weights(box.type, {data, bytes}, ExitCode::data, weights.directory(), parameter.part.tensor);
-}
-
-}  // namespace
-
-bool is_hugging_face_directory(const Path& directory) {
-  std::error_code missing;
-  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  return has("config.json") && !has("checkpoints") && !has("config.toml") && !has("manifest.json");
-}
-
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides) {
   if (!is_hugging_face_directory(directory))
     return {};
   const std::set<std::string> given = given_keys(config_file, overrides);
-  if (std::ranges::any_of(given, [](const std::string& key) { return is_of_model(key) && !is_free(key); }))
+  if (given.contains("model.preset"))
     return {};
   const ModelConfig model = read_hugging_face_config(directory).config;
   std::vector<std::string> settings = settings_of(model);

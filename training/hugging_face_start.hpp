@@ -5,21 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "training/hugging_face_weights.hpp"
 #include "training/trainer.hpp"
 
 // A run that starts from the weights of a Hugging Face directory, `train --init-from DIRECTORY`, without an import.
 
 namespace espalier {
 
-/// Has the directory a config.json, and is it neither a run, nor an import, nor a checkpoint of ours?
-bool is_hugging_face_directory(const Path& directory);
-
-/// Overrides that set [model] and [rotary] from config.json of the directory ("model.num_layers=12"), and
-/// batch.sequence_length unless it or model.max_sequence_length is set. Empty if the config or the command line sets
-/// another key of these sections itself (dropout may be set), or if the directory is not one of Hugging Face.
+/// Overrides that set what the config and the command line do not give of [model], [rotary] and batch.sequence_length,
+/// from config.json of the directory ("model.num_layers=12"). Empty if they name a preset, or if the directory is not
+/// one of Hugging Face.
 /// @throws Error (data) of config.json
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides);
+
+/// The config must describe the model of the weights. Its max_sequence_length, without a table, and its dropout are
+/// free. @throws Error (usage) that lists the keys that differ
+void require_same_model(const HuggingFaceWeights& weights, const RunConfig& config);
 
 /// Fills the weights that this rank holds, and the masters; other parts of the files are not read. Collective.
 /// @throws Error (data) for weights that cannot be used, (usage) when [model] describes another model

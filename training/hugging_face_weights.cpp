@@ -169,8 +169,9 @@ void HuggingFaceWeights::require_tied_head() const {
     const Index rows = std::min(step, table.shape.front() - row);
     read(table, {row, 0}, {rows, columns}, ScalarType::fp64, ours.data());
     reader_.read(tied_head, {row, 0}, {rows, columns}, ScalarType::fp64, theirs.data());
-    if (!std::equal(ours.begin(), ours.begin() + rows * columns, theirs.begin()))
-      refuse(fmt::format("other values in the rows from {} on", row));
+    const auto end = ours.begin() + rows * columns;
+    if (const auto differs = std::mismatch(ours.begin(), end, theirs.begin()).first; differs != end)
+      refuse(fmt::format("other values in row {}", row + (differs - ours.begin()) / columns));
   }
 }
 

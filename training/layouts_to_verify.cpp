@@ -68,6 +68,36 @@ std::vector<std::string> one_rank_overrides() {
           "parallel.recompute_per_stage=[]"};
 }
 
+std::string broken_part(InjectedFault fault) {
+  switch (fault) {
+    case InjectedFault::none:
+    case InjectedFault::wrong_token_weight: break;
+    case InjectedFault::drop_all_reduce: return "sum over tensor ranks";
+    case InjectedFault::swap_shards: return "shards on tensor ranks";
+    case InjectedFault::no_tied_reduction: return "tied embeddings on two pipeline stages";
+    case InjectedFault::no_tensor_sum: return "gradients that tensor ranks sum";
+    case InjectedFault::no_kv_sum: return "heads of keys and values that tensor ranks hold copies of";
+    case InjectedFault::wrong_positions: return "rotary positions on tensor ranks";
+  }
+  return "micro-batch";
+}
+
+bool can_break(InjectedFault fault, const RunConfig& config) {
+  const ModelConfig& model = config.model.shape;
+  const bool has_tensor = config.layout.tensor > 1;
+  switch (fault) {
+    case InjectedFault::none:
+    case InjectedFault::wrong_token_weight: break;
+    case InjectedFault::drop_all_reduce:
+    case InjectedFault::swap_shards: return has_tensor;
+    case InjectedFault::no_tied_reduction: return model.tied_embeddings && config.layout.pipeline > 1;
+    case InjectedFault::no_tensor_sum: return has_tensor && (config.layout.sequence_parallel || model.qk_norm);
+    case InjectedFault::no_kv_sum: return config.layout.tensor > model.kv_heads();
+    case InjectedFault::wrong_positions: return has_tensor && model.positions == Positions::rotary;
+  }
+  return true;
+}
+
 RunConfig shrunk(const RunConfig& config) {
   RunConfig small = config;
   ModelConfig& shape = small.model.shape;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/injected_fault.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -18,6 +19,12 @@ std::string text_of_layout(const std::vector<std::string>& overrides);
 
 /// Overrides that lay any config out on one rank; with more, plain data parallelism.
 std::vector<std::string> one_rank_overrides();
+
+/// Has a layout what the fault breaks?
+bool can_break(InjectedFault fault, const RunConfig& config);
+
+/// What that is, in words: "tied embeddings on two pipeline stages".
+std::string broken_part(InjectedFault fault);
 
 /// A like model that is cheap to run: fewer and narrower layers, shorter sequences; the vocabulary stays that of the
 /// data.

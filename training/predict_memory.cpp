@@ -7,6 +7,7 @@
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "models/decoder.hpp"
+#include "models/tensor_scratch.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/config_warnings.hpp"
 #include "training/counted_ranges.hpp"
@@ -121,6 +122,8 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
   set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
                                library_workspaces<Compute<P>>(config, attention_shape(config, layout)));
   set_largest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
+  memory.bytes[static_cast<std::size_t>(Category::communication)] +=
+      static_cast<std::size_t>(tensor_scratch<Compute<P>>(config, layout, stage));
   return memory;
 }
 
@@ -129,6 +132,19 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
 AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
   return make_block_shape(config.model.shape, layout.tensor, false, config.layout.micro_batch, config.sequence_length)
       .attention;
+}
+
+template <class T>
+Index tensor_scratch(const RunConfig& config, const Layout& layout, int stage) {
+  const Index tokens = config.layout.micro_batch * config.sequence_length;
+  const Index rows = logit_rows(tokens, config.model.shape.vocab_size, layout.tensor, most_logits);
+  return TensorScratch{.size = layout.tensor,
+                       .sequence_parallel = layout.sequence_parallel,
+                       .tokens = tokens,
+                       .logit_rows = layout.has_head(stage) ? rows : 0,
+                       .compute_bytes = sizeof(T),
+                       .state_bytes = sizeof(State<T>)}
+      .bytes(config.model.shape);
 }
 
 template <class P>
@@ -151,6 +167,10 @@ std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layo
 
 #define ESPALIER_INSTANTIATE(P) template MemoryByCategory predict_memory<P>(const RunConfig&, const Layout&, int);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T) template Index tensor_scratch<T>(const RunConfig&, const Layout&, int);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

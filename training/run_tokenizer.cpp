@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "io/checkpoint_directory.hpp"
 #include "io/input_limits.hpp"
 #include "io/set_aside.hpp"
 #include "io/token_file.hpp"
@@ -13,7 +14,6 @@
 #include "training/data_files.hpp"
 #include "training/generated_text.hpp"
 #include "training/hugging_face.hpp"
-#include "training/hugging_face_start.hpp"
 
 namespace espalier {
 namespace {
@@ -53,6 +53,8 @@ RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
   const bool samples = config.run.sample_interval > 0;
   const bool is_named = !config.data.tokenizer.empty();
   RunTokenizer found;
+  if (is_named || !init_from.empty())
+    found.token_ids = is_named ? Path(config.data.tokenizer) : tokenizer_of_start(init_from);
   found.source = is_named ? Path(config.data.tokenizer) : found_tokenizer(config, init_from);
   if (found.source.empty() && stated == "byte")
     found.source = stated;
@@ -92,6 +94,24 @@ RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
   return found;
 }
 
+bool holds_tokenizer(const Path& directory, const std::string& name) {
+  try {
+    return load_tokenizer(directory.string())->name() == name;
+  } catch (const Error&) {  // there is none, or none that can be read
+    return false;
+  }
+}
+
+void copy_tokenizer_of_run(const Path& source, const Path& kept) {
+  if (std::filesystem::is_directory(source))
+    return copy_tokenizer(source, kept);
+  const std::string text = read_file(source, ExitCode::data, LargestFile::tokenizer);
+  make_directories(kept);
+  write_file_atomically(kept / (text.starts_with('{') ? "tokenizer.json" : "tokenizer.model"), text);
+  if (const Path rules = source.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
+    write_file_atomically(kept / "tokenizer.model.json", read_file(rules, ExitCode::data, LargestFile::config));
+}
+
 }  // namespace
 
 RunTokenizer find_run_tokenizer(const RunConfig& config, const std::string& init_from, const Communicator& world,
@@ -109,22 +129,13 @@ RunTokenizer find_run_tokenizer(const RunConfig& config, const std::string& init
 }
 
 void RunTokenizer::keep_in(const Path& run) const {
-  if (source.empty())
-    return;
   const Path kept = kept_tokenizer(run);
-  try {
-    if (load_tokenizer(kept.string())->name() == name)
-      return;
-  } catch (const Error&) {  // there is none, or none that can be read
+  if (!source.empty() && !holds_tokenizer(kept, name)) {
+    set_aside_if_any(kept);
+    copy_tokenizer_of_run(source, kept);
   }
-  set_aside_if_any(kept);
-  if (std::filesystem::is_directory(source))
-    return copy_tokenizer(source, kept);
-  const std::string text = read_file(source, ExitCode::data, LargestFile::tokenizer);
-  make_directories(kept);
-  write_file_atomically(kept / (text.starts_with('{') ? "tokenizer.json" : "tokenizer.model"), text);
-  if (const Path rules = source.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
-    write_file_atomically(kept / "tokenizer.model.json", read_file(rules, ExitCode::data, LargestFile::config));
+  if (!token_ids.empty())
+    keep_token_ids(token_ids, kept);
 }
 
 }  // namespace espalier

@@ -17,8 +17,10 @@ struct RunTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  ///< on rank 0
   std::string name;                      ///< on every rank; empty: none is known
   Path source;                           ///< on rank 0: where its files are; empty: it needs none
+  Path token_ids;                        ///< on rank 0: a directory that may have ids of special tokens; or empty
 
-  /// On rank 0: copies the files into RUN/tokenizer, where `espalier generate` finds them. @throws Error (write)
+  /// On rank 0: copies the files into RUN/tokenizer, where `generate` and `checkpoint export` find them.
+  /// @throws Error (write)
   void keep_in(const Path& run) const;
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
+#include <utility>
 
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
@@ -140,6 +142,20 @@ std::string model_section(const std::string& config) {
     sections += (sections.empty() ? "" : "\n") + config.substr(begin, config.find("\n[", begin) - begin);
   }
   return sections;
+}
+
+std::string changed_model_section(const std::string& config) {
+  const std::string usual = model_section(to_toml(RunConfig{}));
+  std::istringstream lines(model_section(config));
+  std::string text, heading;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('['))
+      heading = (text.empty() ? "" : "\n") + line + "\n";
+    else if (!line.empty() && !line.starts_with('#') && !line.starts_with("preset =") &&
+             usual.find("\n" + line + "\n") == std::string::npos)
+      text += std::exchange(heading, "") + line + "\n";
+  }
+  return text;
 }
 
 std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config) {

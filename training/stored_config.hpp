@@ -27,6 +27,9 @@ RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& 
 /// The section [model] of a config, with its heading; empty without one.
 std::string model_section(const std::string& config);
 
+/// The lines of it, and of [rotary], that are not those of the default model: they make a config of the same model.
+std::string changed_model_section(const std::string& config);
+
 /// What differs between the config of a checkpoint and the present one. A key that the checkpoint's program did not
 /// know counts as stored with its default.
 std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config);

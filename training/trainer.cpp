@@ -16,6 +16,7 @@
 #include "training/counted_ranges.hpp"
 #include "training/loaders.hpp"
 #include "training/operation_pace.hpp"
+#include "training/predict_memory.hpp"
 
 namespace espalier {
 namespace {
@@ -92,6 +93,7 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,
                           activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
                                             config.data.separates_documents()));
+  mesh.tp().scratch<unsigned char>(tensor_scratch<Compute<P>>(config, layout, mesh.pp().rank()));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
   if constexpr (std::is_same_v<Compute<P>, float16>)

@@ -142,8 +142,8 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
   const auto wants_multiple = [&](const char* section, const char* key, Index value) {
     if (value % tensor != 0)
       reader.problem(section, key,
-                     fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; this model can "
-                                 "be shared by {} ranks",
+                     fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; numbers of "
+                                 "ranks that can share this model: {}",
                                  value, tensor, fmt::join(nearest_multiples(value, tensor), " and "),
                                  fmt::join(tensor_degrees(c.model.shape), ", ")),
                      {"parallel.tensor"});
@@ -153,8 +153,8 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
       kv_heads != c.model.shape.num_heads && kv_heads % tensor != 0 && tensor % kv_heads != 0)
     reader.problem(
         "model", "num_kv_heads",
-        fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "
-                    "{}",
+        fmt::format("{} heads cannot be shared by {} ranks of tensor, nor be copied evenly; the nearest numbers that "
+                    "can be shared: {}",
                     kv_heads, tensor, fmt::join(nearest_multiples(kv_heads, tensor), " and ")),
         {"parallel.tensor"});
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);

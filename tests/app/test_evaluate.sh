@@ -83,7 +83,7 @@ evaluate --checkpoint fp32 --text odd.txt --micro-batch 3
 [[ $(value tokens) == 3209 && $(value sequences) == 201 ]] || fail "not all of a text whose last sequence is short" result.json
 head -c 9 text.txt >tiny.txt
 expect 0 "bits" "$espalier" evaluate --checkpoint fp32 --text tiny.txt --tokenizer byte
-says "8 in 1 sequence"
+says "8 in 1 sequence of 8"
 printf 'x' >one.txt
 expect 3 "too short" "$espalier" evaluate --checkpoint fp32 --text one.txt
 expect 3 "missing.txt" "${two_ranks[@]}" "$espalier" evaluate --checkpoint fp32 --text missing.txt

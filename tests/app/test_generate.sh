@@ -79,6 +79,12 @@ done
 generate all.txt --prompts prompts.txt --seed 2 --stop e --batch-size 2
 same wanted.txt all.txt "three prompts that end at different times"
 
+# ---- Beyond the model's positions the last tokens alone count, and a note says so, once ----
+generate other.txt --prompt a --prompt b
+once "the model's max_sequence_length: each token was chosen by the last 16 tokens alone"
+"$espalier" generate --checkpoint run --max-tokens 12 --prompt abcd >other.txt 2>out.txt || fail "generate 12 tokens"
+grep -q max_sequence_length out.txt && fail "a text that fits is warned of"
+
 # ---- Tensor ranks: the texts of one rank, printed once; copies of the heads of K and V; an odd vocabulary ----
 # on RANKS FILE ARGUMENT...
 on() {

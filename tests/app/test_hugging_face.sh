@@ -39,6 +39,46 @@ expect 0 "2 layers" "$espalier" train bare.toml --init-from model --dry-run
 expect 0 "was for the first launch" "$espalier" train bare.toml run.directory=bare --init-from model run.steps=7
 expect 2 "config.json says 4" "$espalier" train tiny.toml run.directory=other --init-from model model.num_heads=2
 [[ ! -e other ]] || fail "a refused command wrote something"
+# What --init-from names is looked at first, before the token files.
+echo 'not tokens' >garbage.bin
+start() { local code=$1 text=$2; shift 2; expect "$code" "$text" "$espalier" train bare.toml run.directory=other 'data.train=["garbage.bin"]' "$@"; }
+start 4 "neither a run, a checkpoint nor a Hugging Face directory" --init-from nothing
+says "nothing of this name"
+start 4 "neither a run, a checkpoint nor a Hugging Face directory" --init-from model/model.safetensors
+start 4 "neither a run, a checkpoint nor a Hugging Face directory" --init-from nothing --dry-run
+start 4 "model.num_layers: 2 -> 4" --init-from imported
+start 2 "model.num_layers=4, and config.json says 2" --init-from model model.num_layers=4
+[[ $(grep -c "and config.json says" out.txt) == 1 ]] || fail "more than one key is named"
+start 2 "model.num_layers=4, and config.json says 2" --init-from model model.num_layers=4 --dry-run
+start 3 "garbage.bin" --init-from model
+[[ ! -e other ]] || fail "a refused command wrote something"
+# The printed [model] is short, and makes the same model.
+expect 0 "wrote printed" "$espalier" checkpoint import model --output printed
+says "num_layers = 2" "hidden_size = 32"
+grep -q "preset\|norm_eps" out.txt && fail "the printed model has more than what it changes"
+{ sed -n '/^\[model\]/,$p' out.txt; sed '1,/^max_sequence_length/d' tiny.toml; } >printed.toml
+expect 0 "weights from printed" "$espalier" train printed.toml run.directory=of_printed run.steps=1 --init-from printed
+# The ids of special tokens go along, also where no tokenizer does.
+ids_of() { tr -d ' \n' <"$1/config.json" | grep -o '"eos_token_id":[^,]*,[^,]*,'; }
+mv model/tokenizer.json .
+expect 0 "weights from model" "$espalier" train bare.toml run.directory=ids run.steps=1 --init-from model
+expect 0 "generation_config.json" "$espalier" checkpoint export ids --output ids_model
+[[ $(ids_of ids_model) == "$(ids_of model)" ]] || fail "a run has lost the ids of the model" ids_model/config.json
+expect 0 "weights from ids" "$espalier" train printed.toml run.directory=ids2 run.steps=1 --init-from ids
+expect 0 "generation_config.json" "$espalier" checkpoint export ids2 --output ids2_model
+cmp -s ids_model/generation_config.json ids2_model/generation_config.json || fail "a run has lost the ids of a run"
+mv tokenizer.json model
+# One for the other.
+expect 4 "espalier checkpoint import model" "$espalier" generate --checkpoint model
+expect 4 "espalier checkpoint import model" "$espalier" evaluate --checkpoint model --data train.bin
+expect 4 "espalier checkpoint import model" "$espalier" checkpoint export model --output other
+expect 3 "espalier checkpoint export imported" "$espalier" checkpoint import imported --output other
+expect 2 "--output" "$espalier" checkpoint import model --output ""
+expect 2 "--output" "$espalier" checkpoint export run --output ""
+expect 2 "is empty" "$espalier" checkpoint import "" --output other
+expect 2 "would lie in the directory that is read" "$espalier" checkpoint import model --output model/inside
+expect 2 "would lie in the directory that is read" "$espalier" checkpoint import model/ --output ./model/../model/a/b --dry-run
+[[ ! -e model/inside && ! -e model/a && ! -e other ]] || fail "a refused command wrote something"
 # Several files, 16 bits, and the tokenizer comes along.
 expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts --dtype bf16 --shard-size "10 kB"
 says "model.safetensors.index.json"
@@ -58,7 +98,6 @@ expect 2 "a folder of its own" "$espalier" checkpoint import model --output link
 [[ -L link ]] || fail "a refused import took a link away"
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
-expect 4 "checkpoint" "$espalier" checkpoint export model --output other
 exits 0 "$espalier" train tiny.toml run.directory=relu model.activation=relu_squared
 exits 0 "$espalier" checkpoint export relu --output relu_model
 grep -q '"activation_function": "relu2"' relu_model/config.json || fail "another activation function" relu_model/config.json

@@ -98,7 +98,7 @@ input() {
   exits 2 "$mpiexec" -n 4 "$espalier" train tiny.toml parallel.tensor=3 parallel.pipeline=9 'parallel.layers_per_stage=[1,2]'
   says "5 problems" "tensor 3 x pipeline 9 takes 27 ranks or a multiple, but there are 4" \
     "nearest layouts of 4 ranks that fit: tensor" \
-    "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6; this model can be shared by 1, 2, 4 ranks" "ffn_hidden_size" \
+    "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6; numbers of ranks that can share this model: 1, 2, 4" "ffn_hidden_size" \
     "9 stages are more than the 8 layers" "has 2 numbers, wanted 9"
   [[ $(grep -cF "error" out.txt) == 1 ]] || fail "more than one rank reports"
   [[ ! -e run ]] || fail "something was written before the config was checked"
@@ -210,6 +210,12 @@ verify() {
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done
+
+  # What no layout has cannot be broken, and is no success.
+  refused() { exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 "${@:2}"; says "this model has no $1 to break on 2 ranks"; }
+  refused "tied embeddings on two pipeline stages" --plant no_tied_reduction model.tied_embeddings=false
+  refused "heads of keys and values that tensor ranks hold copies of" --plant no_kv_sum
+  refused "rotary positions on tensor ranks" --plant wrong_positions
 
   # Of every family, and what only they can get wrong: four ranks share two heads of keys and values.
   local preset

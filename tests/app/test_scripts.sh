@@ -42,6 +42,14 @@ ci/test ctest install >"$work/out.txt" 2>&1 && fail "ci/test passed without its 
 [[ $(grep -c "missing packages" "$work/out.txt") == 1 ]] || fail "the missing packages stand there more than once, or never"
 grep -q "2 failed" "$work/out.txt" || fail "both parts should have failed"
 
+# So many jobs at a time.
+for jobs in "-j" "-j 0" "-j many" "-jx"; do
+  # shellcheck disable=SC2086
+  ci/build $jobs >"$work/out.txt" 2>&1 && fail "ci/build $jobs passed"
+done
+ci/build -j 2 >"$work/out.txt" 2>&1; status=$?
+{ [[ $status == 2 ]] && grep -q "sand, lime" "$work/out.txt"; } || fail "ci/build -j 2 is refused"
+
 # A part that runs tests says how many passed and were skipped, and names those that failed, no others.
 printf '#!/bin/sh\n' | tee ci/deps >ci/build
 mkdir build

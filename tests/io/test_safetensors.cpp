@@ -122,7 +122,12 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
       {file_of(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"u":{"dtype":"F32","shape":[1],)"
                R"("data_offsets":[4,8]}})",
                8),
-       "overlap"},
+       "byte 8, where t ends"},
+      // The place of one tensor is wrong, and no other is blamed.
+      {file_of(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[1000000000,1000000004]},)"
+               R"("u":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+               8),
+       "t ends at byte 1000000004"},
       {file_of(R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"t":{"dtype":"F32","shape":[2],)"
                R"("data_offsets":[0,8]}})",
                8),

@@ -232,7 +232,9 @@ TEST(HuggingFaceConfig, WhatEspalierDoesNotComputeIsRefused) {
       {"\"n_embd\": 32", "\"quantization_config\": {\"bits\": 4}, \"n_embd\": 32", "{\"bits\":4}"},
       {"\"n_embd\": 32", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"n_embd\": 32", "is \"awq\""},
       {"GPT2LMHeadModel", "BloomForCausalLM",
-       "[\"BloomForCausalLM\"], wanted one of GPT2LMHeadModel, LlamaForCausalLM"},
+       "[\"BloomForCausalLM\"]\n  wanted: one of GPT2LMHeadModel, LlamaForCausalLM"},
+      {"\"architectures\"", "\"architecture\"", "no \"architectures\"\n  wanted: one of GPT2LMHeadModel"},
+      {"\"n_layer\": 2", "\"n_layer\": 2 2", "config.json:"},
       {"\"n_layer\": 2", "\"n_layer\": -2", "n_layer"},
       {"\"n_layer\": 2", "\"n_layer\": 2.5", "n_layer"},
       {"\"n_layer\": 2", "\"n_layer\": 2000000000", "n_layer"},
@@ -253,6 +255,9 @@ TEST(HuggingFaceConfig, WhatEspalierDoesNotComputeIsRefused) {
   });
   const TemporaryDirectory empty;
   expect_error(ExitCode::data, {"config.json"}, [&] { read_hugging_face_config(empty.path()); });
+  write_bytes(empty / "config.json", "{\n  \"n_layer\": 2,\n  n_embd\n}\n");
+  expect_error(ExitCode::data, {"config.json:3:4", "correct the file"},
+               [&] { read_hugging_face_config(empty.path()); });
 }
 
 TEST(HuggingFaceConfig, AModelThatTransformersHasNotIsNotExported) {

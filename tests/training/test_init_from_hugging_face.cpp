@@ -108,8 +108,9 @@ TEST(InitFromHuggingFace, AConfigWithoutAModelTakesThatOfTheDirectory) {
   EXPECT_EQ(config.model.shape, read_hugging_face_config(model.directory()).config);
   EXPECT_EQ(settings("[run]\nsteps = 3\n"),
             settings_from_hugging_face(model.directory(), model.folder() / "empty.toml", {"run.steps=4"}));
-  EXPECT_TRUE(settings("[model]\nnum_layers = 2\n").empty()) << "then [model] describes it";
-  EXPECT_TRUE(settings("", {"rotary.theta=500"}).empty());
+  EXPECT_TRUE(settings("[model]\npreset = \"gpt2-124m\"\n").empty()) << "then [model] describes it";
+  EXPECT_EQ(settings("[model]\nnum_layers = 2\n").size() + 1, settings("").size());
+  EXPECT_EQ(settings("", {"rotary.theta=500"}).size() + 1, settings("").size());
   const std::vector<std::string> shorter = settings("[model]\nmax_sequence_length = 8\n");
   EXPECT_FALSE(shorter.empty());
   EXPECT_EQ(std::ranges::count_if(shorter, [](const auto& text) { return text.starts_with("model.max_seq"); }), 0);

@@ -70,6 +70,25 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
   }
 }
 
+// Of a model so small that what tensor ranks add lies in one short message; and of one whose sums are cut into slices.
+TEST(MemoryLayouts, AStepNeedsNoMoreThanATrainerHas) {
+  const SharedFolder folder("memory_step");
+  const std::string tensor = fmt::format("parallel.tensor={}", world().size());
+  for (const char* const micro_batch : {"batch.micro_batch_size=1", "batch.micro_batch_size=4"})
+    for (const char* const rows : {"parallel.sequence_parallel=false", "parallel.sequence_parallel=true"}) {
+      const RunConfig config =
+          tiny_config(folder, world().size(), {tensor, micro_batch, rows, "parallel.recompute=full"});
+      const MemoryByCategory before = MemoryLedger::instance().current();
+      TrainerOn<Fp32> on(config, world());
+      const std::size_t there = MemoryLedger::instance().current()[Category::communication];
+      EXPECT_GE(there - before[Category::communication],
+                static_cast<std::size_t>(tensor_scratch<float>(config, on.layout, 0)));
+      on.trainer.step();
+      constexpr std::size_t small = 1024;  // of the loss and other single numbers
+      EXPECT_LE(MemoryLedger::instance().current()[Category::communication], there + small);
+    }
+}
+
 TEST(MemoryLayouts, PredictedIsMeasuredForEveryFamily) {
   const SharedFolder folder("memory_families");
   for (const auto& [family, keys] : families()) {

@@ -131,7 +131,7 @@ TEST(RunConfig, ModelsThatCannotBe) {
                            {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
                             "model.ffn_hidden_size=24", "parallel.tensor=3"},
                            3),
-                  "num_kv_heads: 2 can be neither shared nor copied evenly by 3 ranks");
+                  "num_kv_heads: 2 heads cannot be shared by 3 ranks of tensor, nor be copied evenly");
 }
 
 TEST(RunConfig, AdviceOnALayoutCanBeFollowed) {
