@@ -97,9 +97,9 @@ void require_inside(const Path& path, const std::vector<HeaderEntry>& entries, I
     sum += static_cast<std::uint64_t>(entry.bytes.size());
   for (const HeaderEntry& entry : entries)
     if (sum == static_cast<std::uint64_t>(data_bytes) && entry.bytes.end > data_bytes)
-      refuse(path, "a tensor of a safetensors file lies beyond its end",
-             fmt::format("{} ends at byte {} of the data", entry.name, entry.bytes.end),
-             fmt::format("at most {}, all that there is", data_bytes));
+      refuse_weights(path, "a tensor of a safetensors file lies beyond its end",
+                     fmt::format("{} ends at byte {} of the data", entry.name, entry.bytes.end),
+                     fmt::format("at most {}, all that there is", data_bytes));
 }
 
 // A link that leads nowhere is there: opening it says so.

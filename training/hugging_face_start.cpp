@@ -18,8 +18,6 @@ namespace {
 
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
 
-bool is_of_model(const std::string& key) { return key.starts_with("model.") || key.starts_with("rotary."); }
-
 // Those keys that the file or the command line give.
 std::set<std::string> given_keys(const Path& config_file, const std::vector<std::string>& overrides) {
   std::set<std::string> keys;

@@ -34,14 +34,14 @@ TEST(CudnnParts, heads_that_share_keys_stay_together) {
 // aligns it comes on top. On an A100 it is up to 128 bytes less, and less where tiles of 128 keys are cut.
 TEST(CudnnParts, the_bound_is_what_cudnn_wants) {
   constexpr std::size_t gap = 256;
-  EXPECT_EQ(cudnn_workspace_bound({32, 1024, 12, 64}), 201326848 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({8, 1024, 25, 64}), 209715456 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({4, 2048, 32, 64}), 268435712 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({1, 8192, 32, 64}), 268435712 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({2, 129, 3, 64}), 590080 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({1, 77, 1, 64}), 33024 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 64}), 100663552 + gap);
-  EXPECT_EQ(cudnn_workspace_bound({1, 16384, 32, 64}), 536871168 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({32, 1024, 12, 64, 12}), 201326848 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({8, 1024, 25, 64, 25}), 209715456 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({4, 2048, 32, 64, 32}), 268435712 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({1, 8192, 32, 64, 32}), 268435712 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({2, 129, 3, 64, 3}), 590080 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({1, 77, 1, 64, 1}), 33024 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 64, 12}), 100663552 + gap);
+  EXPECT_EQ(cudnn_workspace_bound({1, 16384, 32, 64, 32}), 536871168 + gap);
   EXPECT_EQ(cudnn_workspace_bound({8, 2048, 9, 64, 3}), 160432384 + gap);  // groups
   EXPECT_EQ(cudnn_workspace_bound({1, 8192, 32, 128, 8}), 553648384 + gap);
   EXPECT_EQ(cudnn_workspace_bound({1, 8192, 32, 128, 8, 4096}), 553648384 + gap);  // and windows
@@ -49,10 +49,10 @@ TEST(CudnnParts, the_bound_is_what_cudnn_wants) {
 }
 
 TEST(CudnnParts, nothing_is_held_where_own_kernels_compute) {
-  EXPECT_EQ(cudnn_workspace_bound({1, 65536, 8, 64}), 0u);  // cuDNN would want 8 GiB for one head
-  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 12}), 0u);  // no multiple of 8
-  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 264}), 0u);
-  EXPECT_GT(cudnn_workspace_bound({4, 1024, 12, 136}), 0u);  // on Hopper
+  EXPECT_EQ(cudnn_workspace_bound({1, 65536, 8, 64, 8}), 0u);   // cuDNN would want 8 GiB for one head
+  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 12, 12}), 0u);  // no multiple of 8
+  EXPECT_EQ(cudnn_workspace_bound({4, 1024, 12, 264, 12}), 0u);
+  EXPECT_GT(cudnn_workspace_bound({4, 1024, 12, 136, 12}), 0u);  // on Hopper
 }
 
 }  // namespace

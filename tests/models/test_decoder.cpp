@@ -67,7 +67,7 @@ TEST(Decoder, tokens_beyond_the_vocabulary_are_refused) {
   negative.inputs[3] = -1;
   expect_refused([&] { tiny.model->forward(tiny.exec, 0, negative.batch(), 1.0 / 8); });
   TinyDecoder<Fp32> one(1, length, 1);
-  expect_refused([&] { one.model->logits(one.exec, {1, 2, static_cast<TokenId>(one.config.vocab_size)}); });
+  expect_refused([&] { one.model->evaluate(one.exec, {1, 2, static_cast<TokenId>(one.config.vocab_size)}); });
 }
 
 template <class P>
@@ -274,7 +274,8 @@ TEST(Decoder, repeats_its_bits) {
 }
 
 Values logits(TinyDecoder<Fp32>& tiny, const std::vector<TokenId>& tokens) {
-  const Matrix<float> window = tiny.model->logits(tiny.exec, tokens, static_cast<Index>(tokens.size()));
+  tiny.model->evaluate(tiny.exec, tokens);
+  const Matrix<float> window = tiny.model->evaluated_logits(tiny.exec, 0, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.rows, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.cols, tiny.config.vocab_size);
   const Tensor<float, 2> all(window.data, window.rows, window.stride);

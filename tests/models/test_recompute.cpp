@@ -66,7 +66,8 @@ TEST(Recompute, evaluates_and_generates_alike) {
     tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 0.1);
     losses.push_back(tiny.loss());
     tiny.model->plan_activations(1, length, 1);
-    const Matrix<float> last = tiny.model->logits(tiny.exec, {1, 2, 3});
+    tiny.model->evaluate(tiny.exec, {1, 2, 3});
+    const Matrix<float> last = tiny.model->evaluated_logits(tiny.exec, 2);
     EXPECT_EQ(last.rows, 1);
     logits.push_back(on_host(Tensor<float, 1>(last.data, last.cols)));
   }

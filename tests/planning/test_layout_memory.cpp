@@ -131,7 +131,7 @@ TEST(LayoutMemory, a_gpu_has_more_logits_at_a_time) {
     const auto memory = layout_memory(model_preset("gpt2-124m"), layout, espalier_implementation(on_host), 1024);
     return static_cast<double>(memory[0][Category::workspace]);
   };
-  const auto attention = static_cast<double>(cudnn_workspace_bound({8, 1024, 12, 64}));
+  const auto attention = static_cast<double>(cudnn_workspace_bound({8, 1024, 12, 64, 12}));
   EXPECT_NEAR(workspace(false) - workspace(true), (4096.0 * 50304 - 328.0 * 50257) * 2 + attention,
               1e6);  // 2 pieces instead of 25
 }
@@ -175,8 +175,8 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
   const auto held = [&](const char* text, const Implementation& implementation) {
     return attention_workspace_on_rank(model, layout_of(text, 16), implementation, 1024);
   };
-  EXPECT_EQ(held("micro_batch=4", on_gpu), cudnn_workspace_bound({4, 1024, 12, 64}));
-  EXPECT_EQ(held("micro_batch=4,tensor=2,precision=fp16", on_gpu), cudnn_workspace_bound({4, 1024, 6, 64}));
+  EXPECT_EQ(held("micro_batch=4", on_gpu), cudnn_workspace_bound({4, 1024, 12, 64, 12}));
+  EXPECT_EQ(held("micro_batch=4,tensor=2,precision=fp16", on_gpu), cudnn_workspace_bound({4, 1024, 6, 64, 6}));
   EXPECT_EQ(held("micro_batch=4,precision=fp32", on_gpu), 0u);
   EXPECT_EQ(held("micro_batch=4", own), 0u);
   EXPECT_EQ(held("micro_batch=4", espalier_implementation(true)), 0u);
@@ -193,7 +193,7 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
   const auto without = layout_memory(model, stages, own, 1024);
   for (std::size_t stage = 0; stage < 2; ++stage)
     EXPECT_EQ(with[stage][Category::workspace] - without[stage][Category::workspace],
-              cudnn_workspace_bound({4, 1024, 12, 64}));
+              cudnn_workspace_bound({4, 1024, 12, 64, 12}));
 }
 
 // Stages of a plan against what `train` lays out for the config of that plan: its own sums, without memory.

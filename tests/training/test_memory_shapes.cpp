@@ -104,7 +104,7 @@ TEST(MemoryShapes, AttentionHasTheHeadsOfARank) {
   EXPECT_EQ(shape.batch, 2);
   EXPECT_EQ(shape.sequence_length, 64);
   EXPECT_EQ(shape.num_heads, 4);
-  EXPECT_EQ(shape.kv_heads(), 2);
+  EXPECT_EQ(shape.num_kv_heads, 2);
   EXPECT_EQ(shape.head_size, 128) << "of 1024 channels and 16 heads";
 }
 

@@ -23,7 +23,7 @@ Counts counts_of(const Work& work) {
     counts[{"matmul", one.m, one.n, one.k}] += one.count;
   for (const AttentionWork& one : work.attention)
     counts[{fmt::format("attention {}, {} heads of keys, window {}", one.backward ? "backward" : "forward",
-                        one.shape.kv_heads(), one.shape.window),
+                        one.shape.num_kv_heads, one.shape.window),
             one.shape.batch * one.shape.sequence_length, one.shape.num_heads, one.shape.head_size}] += one.count;
   for (const CollectiveWork& one : work.collectives)
     counts[{fmt::format("collective {}", static_cast<int>(one.kind)), one.elements, one.element_bytes, 0}] += one.count;
