@@ -78,7 +78,7 @@ TEST(MemoPage, has_short_sentences) {
                                {"gpt3-175b", "v100:64", 512, Precision::fp16},
                                {"llama3-8b", "mi300a:2", 64, Precision::bf16},
                                {"llama3-70b", "h100:8", 512, Precision::bf16},
-                               {"llama3-405b", "h100:64", 512, Precision::fp8},
+                               {"llama-3.1-405b", "h100:64", 512, Precision::fp8},
                                {"gpt-22b", "pvc:8", 96, Precision::bf16}}) {
     SCOPED_TRACE(each.model);
     const Found found(each);
