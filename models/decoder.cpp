@@ -107,7 +107,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
   tensor_->use_workspace(plan_.scratch().full);
-  rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length, tensor_->has_wrong_positions() ? 1.5 : 1);
+  rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 

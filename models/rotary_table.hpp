@@ -15,15 +15,10 @@ class RotaryTable {
 
   /// Fills `table` and uses it from now on; whoever allocated it keeps it. R = 0: positions are not rotary.
   /// @param longest sequence that the frequencies are for, where they depend on it
-  /// @param distance of neighbouring positions: not 1 for an injected fault
-  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest, double distance = 1) {
+  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest) {
     table_ = table;
-    if (table.extent(1) == 0)
-      return;
-    RotaryFrequencies frequencies = rotary_frequencies(config_, longest);
-    for (double& frequency : frequencies.of_pairs)
-      frequency *= distance;
-    make_rotary_table<State<T>>(exec, table, frequencies);
+    if (table.extent(1) > 0)
+      make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, longest));
   }
 
   /// Turns the first `heads` heads of each row.

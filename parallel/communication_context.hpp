@@ -9,7 +9,6 @@
 
 #include "parallel/device_link.hpp"
 #include "parallel/emulated_links.hpp"
-#include "parallel/injected_fault.hpp"
 #include "parallel/job_clock.hpp"
 #include "parallel/pinned_pool.hpp"
 #include "parallel/position.hpp"
@@ -30,7 +29,6 @@ struct CommunicationContext {
   PositionWriter position;
   EmulatedLinks links;
   LinkQueue link_queue;
-  InjectedFault injected_fault = InjectedFault::none;
   Transport transport = Transport::host_memory;               ///< of tensors, where no device link carries them
   std::shared_ptr<DeviceLinkFactory> device_links = nullptr;  ///< of Transport::nccl
   int ranks_per_device = 1;                                   ///< the most of any

@@ -102,9 +102,6 @@ class Communicator {
   /// On emulated links each byte of this communicator counts as `scale`, beside EmulatedLinks::message_scale.
   void set_message_scale(double scale) const { state_->message_scale = scale; }
 
-  /// Before anything is built over this communicator.
-  void inject(InjectedFault fault) const { state_->context->injected_fault = fault; }
-
   /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
   void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }

@@ -19,17 +19,6 @@ namespace {
 // Tags, on communicators of our own: num_phases x (number of the bucket in its group) + phase.
 enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_phases };
 
-ReductionCommunicators with_injected_fault(ReductionCommunicators communicators) {
-  const Communicator& replicas = communicators[GroupKey{}];
-  const InjectedFault fault = replicas.context().injected_fault;
-  for (ReductionCommunicators::Entry& entry : communicators.entries)
-    if ((fault == InjectedFault::no_tied_reduction && entry.key.tied) ||
-        (fault == InjectedFault::no_tensor_sum && entry.key.axes.contains(Axis::tp)) ||
-        (fault == InjectedFault::no_kv_sum && entry.key.tp_run > 0))
-      entry.communicator = &replicas;
-  return communicators;
-}
-
 }  // namespace
 
 template <class S>
@@ -41,11 +30,10 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
       segments_(std::move(segments)),
       zero_stage_(options.zero_stage),
       wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
-  const ReductionCommunicators summed_over = with_injected_fault(communicators);
-  const GroupRanks ranks = summed_over.ranks();
+  const GroupRanks ranks = communicators.ranks();
   ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
-  for (const auto& [key, communicator] : summed_over.entries)
+  for (const auto& [key, communicator] : communicators.entries)
     if (ranks.at(key).joins == key && ranks.at(key).size > 1)
       add_group(*communicator, key, options);
   begin_step();

@@ -57,11 +57,10 @@ int parts_of(const ChunkLayers& layers, OperationKind kind) {
 template <class P>
 class Executor {
  public:
-  Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, TokenWeight weight,
-           PhaseSeconds& seconds, const ActivationMemory& memory)
+  Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, PhaseSeconds& seconds,
+           const ActivationMemory& memory)
       : c_(context),
         microbatches_(microbatches),
-        weight_(weight),
         seconds_(seconds),
         stream_clock_(context.exec, context.mesh.world().clock()) {
     if (c_.model.shares_slots())
@@ -134,11 +133,8 @@ class Executor {
 
   void forward(const Operation& op, const std::string& name) {
     const ActivationIndex where = take_free_slot(op);
-    // An injected fault: the first micro-batch counts twice.
-    const bool doubled = world().context().injected_fault == InjectedFault::wrong_token_weight && op.microbatch == 0;
-    const double times = doubled ? 2 : 1;
     timed(op, name, Phase::forward, [&](const auto& done) {
-      c_.model.forward(c_.exec, where, batch(op.microbatch), {times * weight_.loss, times * weight_.gradient}, done);
+      c_.model.forward(c_.exec, where, batch(op.microbatch), batch(op.microbatch).weight, done);
     });
   }
 
@@ -224,7 +220,7 @@ class Executor {
     finish_sends_of(OperationKind::send_activations, slot_pool(chunk), where.slot);
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
-    c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss);
+    c_.model.evaluate(c_.exec, where, batch(microbatch), batch(microbatch).weight.loss);
     if (!layers.head)
       send(message(OperationKind::send_activations, 1), where);
   }
@@ -344,7 +340,6 @@ class Executor {
 
   const StepContext<P>& c_;
   const std::vector<TokenBatch>& microbatches_;
-  TokenWeight weight_;
   PhaseSeconds& seconds_;
   StreamClock stream_clock_;
   std::vector<Computed> computed_;
@@ -376,23 +371,22 @@ ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::
 
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
-                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds) {
+                      const PipelineSchedule& schedule, PhaseSeconds& seconds) {
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<P>(context, microbatches, weight, seconds, activation_memory(schedule, chunks)).run(schedule);
+  Executor<P>(context, microbatches, seconds, activation_memory(schedule, chunks)).run(schedule);
 }
 
 template <class P>
-void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
-                  PhaseSeconds& seconds) {
-  Executor<P>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds) {
+  Executor<P>(context, batches, seconds, {}).evaluate();
 }
 
 #define ESPALIER_INSTANTIATE(P)                                                                                     \
   template void forward_backward<P>(const StepContext<P>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
-                                    TokenWeight, PhaseSeconds&);                                                    \
-  template void forward_only<P>(const StepContext<P>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
+                                    PhaseSeconds&);                                                                 \
+  template void forward_only<P>(const StepContext<P>&, const std::vector<TokenBatch>&, PhaseSeconds&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -30,15 +30,14 @@ ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::
                                    bool separate_documents = false);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
-/// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.
+/// with its weight, sends and receives, and lets the reducer know as soon as gradients are final.
 /// reducer.wait() is the caller's.
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
-                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds);
+                      const PipelineSchedule& schedule, PhaseSeconds& seconds);
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
 template <class P>
-void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
-                  PhaseSeconds& seconds);
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds);
 
 }  // namespace espalier

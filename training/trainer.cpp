@@ -138,8 +138,10 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   const double weight = token_weight(report.counts.valid_tokens);
   report.loss_scale = loss_scaler_.scale();
   transit_ = {};
-  forward_backward(context(), transfers_.stage(exec_, microbatches), schedule_, {weight, report.loss_scale * weight},
-                   report.seconds);
+  std::vector<TokenBatch> staged = transfers_.stage(exec_, microbatches, {weight, report.loss_scale * weight});
+  if (batch_decorator_)
+    batch_decorator_(staged);
+  forward_backward(context(), staged, schedule_, report.seconds);
   report.transit = transit_;
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -274,7 +276,7 @@ TokenCounts Trainer<P>::counts_of(const std::vector<Batch>& batches, Index most_
 template <class P>
 void Trainer<P>::forward(const std::vector<Batch>& batches, double weight) {
   PhaseSeconds seconds;
-  forward_only(context(), transfers_.stage(exec_, batches), weight, seconds);
+  forward_only(context(), transfers_.stage(exec_, batches, weight), seconds);
 }
 
 template <class P>
