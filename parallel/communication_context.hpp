@@ -25,8 +25,9 @@ struct CommunicationContext {
   int max_delay_us = 0;                                  ///< tests: each send sleeps up to this long
   std::mt19937_64 delay_random;
   JobClock clock;
-  Timeline timeline;
   PositionWriter position;
+  Timeline timeline;
+  StepObservers observers{&position, &timeline};  ///< of a copy: those of the original
   EmulatedLinks links;
   LinkQueue link_queue;
   Transport transport = Transport::host_memory;               ///< of tensors, where no device link carries them

@@ -105,6 +105,8 @@ class Communicator {
   /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
   void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }
+  /// Whom to tell what this rank does; among them:
+  StepObservers& observers() const { return state_->context->observers; }
   PositionWriter& position() const { return state_->context->position; }
   Timeline& timeline() const { return state_->context->timeline; }
   const JobClock& clock() const { return state_->context->clock; }

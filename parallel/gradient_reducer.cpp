@@ -16,8 +16,8 @@
 namespace espalier {
 namespace {
 
-// Tags, on communicators of our own: num_phases x (number of the bucket in its group) + phase.
-enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_phases };
+// Tags, on communicators of our own: num_message_phases x (number of the bucket in its group) + phase.
+enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
       largest_bucket = std::max(largest_bucket, plan_.buckets[b].size);
     }
   const auto num_buckets = static_cast<int>(group.buckets.size());
-  ESPALIER_ASSERT(num_buckets <= tags::largest / num_phases, "too many buckets for MPI's tags");
+  ESPALIER_ASSERT(num_buckets <= tags::largest / num_message_phases, "too many buckets for MPI's tags");
   check_same_plan(group);
   for (int i = 0; i < std::min(std::max(1, options.buckets_in_flight), num_buckets); ++i) {
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
@@ -199,7 +199,7 @@ void GradientReducer<S>::collect(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const int rank = group.communicator.rank();
   const int size = group.communicator.size();
-  const int tag = num_phases * exchange.bucket + values_phase;
+  const int tag = num_message_phases * exchange.bucket + values_phase;
   const Index own_bytes = bucket.slice(rank).size() * wire_bytes_;
   exchange.values.pack(group.exec, bucket);
   for (int step = 1; step < size; ++step) {
@@ -241,7 +241,7 @@ void GradientReducer<S>::send_round(Group& group, BucketExchange& exchange, unsi
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const int rank = group.communicator.rank();
   const int size = group.communicator.size();
-  const int tag = num_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
+  const int tag = num_message_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
   const auto start_of = [&](const IndexRange& range) {
     return bucket_data + (range.begin - bucket.offset) * element_bytes;
   };
@@ -273,14 +273,14 @@ void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
     exchange.values.store(group.exec, bucket);
   exchange.stage = Stage::idle;
   ++group.num_done;
-  Timeline& timeline = group.communicator.timeline();
-  if (timeline.is_on() && group.communicator.device_link() == nullptr)  // else it has only begun
-    timeline.record({.name = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather",
-                                         exchange.bucket, group.communicator.name()),
-                     .category = "data_comm",
-                     .begin = exchange.began,
-                     .end = group.communicator.clock().now(),
-                     .track = communication_track});
+  if (group.communicator.device_link() == nullptr)  // else it has only begun
+    group.communicator.observers().spent(
+        {.what = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange.bucket,
+                             group.communicator.name()),
+         .phase = Phase::data_comm,
+         .begin = exchange.began,
+         .end = group.communicator.clock().now(),
+         .in_background = true});
 }
 
 template <class S>

@@ -186,10 +186,10 @@ void MessageSet::wait(const std::string& what, const std::function<void()>& mean
     if (state_->context->device_links != nullptr)
       state_->context->device_links->require_alive();
     if (!waiter.pause())
-      give_up(what, waiter.seconds());  // the position goes on saying what was waited for
+      give_up(what, waiter.seconds());  // nobody is told of an end: the position goes on saying what was waited for
   }
   if (note.noted())
-    state_->context->position.leave_wait();
+    state_->context->observers.wait_ends();
 }
 
 std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
@@ -211,12 +211,12 @@ std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
 
 void MessageSet::note_wait(const std::string& what) const {
   std::array<int, Position::max_peers> peers{};
-  state_->context->position.enter_wait(what, state_->name, state_->traffic.messages, silent_peers(peers));
+  state_->context->observers.wait_begins(what, state_->name, state_->traffic.messages, silent_peers(peers));
 }
 
 void MessageSet::refresh_wait() const {
   std::array<int, Position::max_peers> peers{};
-  state_->context->position.refresh_peers(silent_peers(peers));
+  state_->context->observers.wait_goes_on(silent_peers(peers));
 }
 
 void MessageSet::give_up(const std::string& what, double seconds) const {

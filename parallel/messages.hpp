@@ -76,7 +76,7 @@ class MessageSet {
   /// @throws Error (ExitCode::communication): the deadline has passed.
   [[noreturn]] void give_up(const std::string& what, double seconds) const;
 
-  /// Writes down in this rank's position that it waits for these messages; again now and then, as some arrive.
+  /// Tells the observers that this rank waits for these messages; again now and then, as some arrive.
   void note_wait(const std::string& what) const;
   void refresh_wait() const;
 
@@ -119,7 +119,7 @@ class MessageSet {
   std::vector<DeviceMessage> queued_;  // of the next group
 };
 
-/// Keeps the position of this rank up to date during one wait; not for waits too short to be seen.
+/// Keeps the observers of this rank up to date during one wait; not for waits too short to be seen.
 class WaitNote {
  public:
   /// After each poll in vain. `what()` makes the text, once.

@@ -38,8 +38,7 @@ void TensorParallel<T>::communicate(const char* what, const CollectiveWork& work
     collective();
     const double end = axis_->clock().now();
     seconds_ += end - begin;
-    if (axis_->timeline().is_on())
-      axis_->timeline().record({.name = what, .category = "tensor_comm", .begin = begin, .end = end});
+    axis_->observers().spent({.what = what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
   });
 }
 

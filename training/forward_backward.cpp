@@ -10,7 +10,6 @@
 #include "core/kokkos_compat.hpp"
 #include "parallel/point_to_point.hpp"
 #include "parallel/stream_clock.hpp"
-#include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
@@ -47,13 +46,6 @@ class PlacePool {
   std::size_t next_ = 0;
 };
 
-// How often an operation of a chunk lets messages move.
-int parts_of(const ChunkLayers& layers, OperationKind kind) {
-  const bool visits_embedding = layers.embedding && kind != OperationKind::backward_input;
-  const int halves = kind == OperationKind::backward ? 2 : 1;
-  return halves * (static_cast<int>(layers.count) + (layers.head ? 1 : 0)) + (visits_embedding ? 1 : 0);
-}
-
 template <class P>
 class Executor {
  public:
@@ -80,7 +72,7 @@ class Executor {
     several_chunks_ = c_.model.num_chunks() > 1;
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
-      world().position().set_operation(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
+      observers().operation_begins(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
       run(schedule[i], name);
     }
     finish_sends();
@@ -107,6 +99,7 @@ class Executor {
   };
 
   const Communicator& world() const { return c_.mesh.world(); }
+  StepObservers& observers() const { return world().observers(); }
   const TensorParallel<Compute<P>>& tensor() const { return c_.model.tensor(); }
 
   void run(const Operation& op, const std::string& name) {
@@ -169,12 +162,9 @@ class Executor {
     const int begin = stream_clock_.mark();
     const double tensor_before = tensor().seconds();
     const std::size_t first_enqueued = tensor().enqueued().size();
-    const ChunkLayers& layers = c_.model.layers(op.chunk);
-    const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
-    OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
-                       slow_factor(c_.emulate, world().rank()));
+    observers().work_begins(phase, &op);
     compute([&](int) {
-      pace.part_done(tensor().seconds() - tensor_before, [&] { progress(); });
+      observers().block_done(tensor().seconds() - tensor_before, [&] { progress(); });
       progress();
     });
     computed_.push_back({op, name, phase, begin, stream_clock_.mark(), tensor().seconds() - tensor_before,
@@ -189,7 +179,7 @@ class Executor {
       const double tensor_seconds = done.tensor_seconds + account_for_collectives(done);
       seconds_[done.phase] += end - begin - tensor_seconds;
       seconds_[Phase::tensor_comm] += tensor_seconds;
-      record(done.op, done.name, done.phase, begin, end);
+      observers().spent({done.name, done.phase, begin, end, done.op.chunk, done.op.microbatch});
     }
     computed_.clear();
   }
@@ -202,9 +192,7 @@ class Executor {
       const double begin = stream_clock_.seconds_at(collective.begin);
       const double end = stream_clock_.seconds_at(collective.end);
       seconds += end - begin;
-      if (world().timeline().is_on())
-        world().timeline().record(
-            {.name = collective.what, .category = to_string(Phase::tensor_comm), .begin = begin, .end = end});
+      observers().spent({.what = collective.what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
     }
     return seconds;
   }
@@ -244,8 +232,8 @@ class Executor {
     }
     seconds_[Phase::bubble] += sent - begin;
     seconds_[Phase::pipeline_comm] += end - sent;
-    record(op, name, Phase::bubble, begin, sent);
-    record(op, name, Phase::pipeline_comm, sent, end);
+    observers().spent({name, Phase::bubble, begin, sent, op.chunk, op.microbatch});
+    observers().spent({name, Phase::pipeline_comm, sent, end, op.chunk, op.microbatch});
   }
 
   // The kernels behind wait, not the host. When the message left nobody says: all of it counts as bubble.
@@ -323,12 +311,6 @@ class Executor {
   }
   ActivationIndex take_gradients(const Operation& op) {
     return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
-  }
-
-  void record(const Operation& op, const std::string& name, Phase phase, double begin, double end) const {
-    Timeline& timeline = world().timeline();
-    if (timeline.is_on() && end > begin)
-      timeline.record({name, to_string(phase), op.chunk, op.microbatch, begin, end, operations_track});
   }
 
   struct Sent {

@@ -10,7 +10,6 @@
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
 #include "training/message_transit.hpp"
-#include "training/run_config.hpp"
 
 namespace espalier {
 
@@ -21,7 +20,6 @@ struct StepContext {
   Decoder<P>& model;
   const ProcessMesh& mesh;
   GradientReducer<State<Compute<P>>>& reducer;
-  const RunConfig::Emulate& emulate;
   MessageTransit& transit;  ///< of this step, added to
 };
 

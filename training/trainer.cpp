@@ -15,7 +15,6 @@
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/loaders.hpp"
-#include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
@@ -115,13 +114,14 @@ StepReport Trainer<P>::step(const std::function<bool()>& stop_requested) {
 template <class P>
 StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_requested) {
   StepReport report;
-  mesh_->world().position().set_step(steps_done_ + 1);
+  StepObservers& observers = mesh_->world().observers();
+  observers.step_begins(steps_done_ + 1);
   std::vector<Batch> microbatches;
   {
     const PhaseTimer timer(report.seconds, Phase::data);
-    OperationPace pace(config_.emulate.data, 1);
+    observers.work_begins(Phase::data, nullptr);
     microbatches = loader_.next_step();
-    pace.part_done(0);
+    observers.block_done(0, {});
   }
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -246,13 +246,13 @@ void Trainer<P>::apply(StepReport& report) {
       steps_done_ - loss_scaler_.skipped() - spike_guard_.skipped() + 1;  // what Adam's moments have seen
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
-    OperationPace pace(config_.emulate.optimizer, 1);
+    mesh_->world().observers().work_begins(Phase::optimizer, nullptr);
     const double scaled_norm = report.loss_scale * report.gradient_norm;
     Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
     clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);
     optimizer_.step(exec_, report.learning_rate, clip_, updates);
     compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
-    pace.part_done(0);
+    mesh_->world().observers().block_done(0, {});
   }
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -283,7 +283,7 @@ template <class P>
 double Trainer<P>::mean_loss(const std::function<bool()>& forward_all) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   double mean = 0;
-  const Timeline::Pause no_step(mesh_->world().timeline());
+  const Evaluation no_step(mesh_->world().observers());
   or_abandon_links(mesh_->world(), [&] {
     if (!forward_all())
       return;

@@ -136,7 +136,7 @@ class Trainer {
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index most_tokens);
-  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
+  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;
   void skip_overflow(const StepReport& report);

@@ -13,6 +13,7 @@
 #include "core/random.hpp"
 #include "parallel/collectives.hpp"
 #include "tests/support/world.hpp"
+#include "training/step_pace.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier::test {
@@ -91,10 +92,12 @@ template <class P>
 struct TrainerOn {
   Layout layout;
   ProcessMesh mesh;
+  StepPace pace;
   Trainer<P> trainer;
   TrainerOn(const RunConfig& config, const Communicator& communicator)
       : layout(make_run_layout(config, communicator.size())),
         mesh(communicator, layout.mesh()),
+        pace(config, layout, mesh),
         trainer(ExecSpace(), config, layout, mesh) {}
 };
 
