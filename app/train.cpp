@@ -85,7 +85,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   resolve_layers_per_stage(config, world);
   const Layout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
-  emulate_network(config.emulate, mesh);
+  emulate_network(config.emulate, world);
   const StepPace pace(config, layout, mesh);
 
   Console console(config.run.log_interval);

@@ -19,6 +19,7 @@
 #include "parallel/process_mesh.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
+#include "tests/support/message_delays.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -165,7 +166,7 @@ TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
       std::vector<int> order(stage.parameters.segments().size());
       std::iota(order.begin(), order.end(), 0);
       for (int step = 0; step < 2; ++step) {
-        world().set_test_delays(100, static_cast<std::uint64_t>(step + 1));
+        delay_messages(world(), 100, static_cast<std::uint64_t>(step + 1));
         std::shuffle(order.begin(), order.end(), random);
         stage.fill_gradients(step);
         reducer.begin_step();
@@ -174,7 +175,7 @@ TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
         reducer.wait();
         stage.expect_sums(reducer.owned(), step, "delayed");
       }
-      world().set_test_delays(0, 0);
+      delay_messages(world(), 0);
     }
 }
 
