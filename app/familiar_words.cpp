@@ -104,8 +104,7 @@ const std::map<std::string, std::string>& config_keys() {
         const std::string word = line.substr(0, equals);
         const std::string key = section + '.' + word;
         found[key] = key;
-        if (section != "emulate")
-          found[word] = found.contains(word) ? "" : key;
+        found[word] = found.contains(word) ? "" : key;
       }
     return found;
   }();

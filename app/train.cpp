@@ -31,6 +31,7 @@
 #include "training/measure_layers.hpp"
 #include "training/require_file_size.hpp"
 #include "training/same_start.hpp"
+#include "training/step_pace.hpp"
 #include "training/train_loop.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -89,7 +90,8 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   resolve_layers_per_stage(config, world);
   const Layout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
-  emulate_network(config.emulate, mesh);
+  emulate_network(config.emulate, world);
+  const StepPace pace(config, layout, mesh);
 
   Console console(config.run.log_interval);
   TrainEvents events;

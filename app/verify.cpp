@@ -159,6 +159,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (options.shrink)
     config = shrunk(config);
   VerifyOptions verify_options = options.verify;
+  verify_options.planted = injected_fault(options.planted);
   verify_options.reference = reference_overrides(options.reference);
   if (!options.reference.empty())
     require_reference(config, options.reference, runtime.size());
@@ -182,7 +183,6 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   }
   if (!verify_options.against.empty())
     verify_options.steps = SavedReference(verify_options.against, config, world).num_steps();
-  world.inject(injected_fault(options.planted));
   if (runtime.rank() == 0)
     print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };

@@ -33,6 +33,10 @@ RESERVED = [
     (r"cblas\.h|dnnl.*|oneapi/dnnl/.*|KokkosBlas.*|cublas.*", r"core/ops/matmul|tests/|bench/",
      "core/ops/matmul is the only caller of a GEMM library"),
     (r"cudnn.*", r"core/ops/cudnn_plan|tests/support/", "core/ops/cudnn_plan is the only caller of cuDNN"),
+    (r"parallel/(emulated_links|injected_fault|message_hook|position|timeline)\.hpp|"
+     r"training/(emulated_network|fault_injection|operation_pace|step_pace)\.hpp",
+     r"(?!core/|models/|parallel/gradient_reducer|training/(forward_backward|trainer))",
+     "what trains knows neither test equipment nor who observes it"),
 ]
 # Files are opened in io/ only; these read what is no file of the user's.
 OPENS_FILE = re.compile(r"\b(?:fopen|freopen|open|openat|creat)\s*\(|\bstd::w?[io]?f(?:stream|ilebuf)\b")

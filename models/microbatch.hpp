@@ -9,6 +9,15 @@
 
 namespace espalier {
 
+/// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
+/// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
+struct TokenWeight {
+  double loss;
+  double gradient;
+  TokenWeight(double both) : loss(both), gradient(both) {}  // NOLINT(google-explicit-constructor): no loss scale
+  TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
+};
+
 /// The tokens of one micro-batch on the host: row-major (B, T), N = B*T entries each.
 struct TokenBatch {
   const TokenId* inputs;
@@ -17,6 +26,7 @@ struct TokenBatch {
   /// Of each token in its document, as far as it lies in its row: 0, 1, ... from the begin of a row or document.
   /// Null: documents are joined.
   const int* positions = nullptr;
+  TokenWeight weight = 1;
 };
 
 /// A token of one of the sequences that generation grows.
@@ -33,15 +43,6 @@ struct CacheShape {
   Index rows = 1;       ///< tokens taken in at a time, of all sequences; at most `most_decoded`
 };
 inline constexpr Index most_decoded = 64;
-
-/// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
-/// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
-struct TokenWeight {
-  double loss;
-  double gradient;
-  TokenWeight(double both) : loss(both), gradient(both) {}  // NOLINT(google-explicit-constructor): no loss scale
-  TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
-};
 
 /// Which arrays a micro-batch uses on this rank: of the chunk, an activation slot (its own, or one of the rank where
 /// chunks share them, see Decoder::shares_slots) and a set of gradients.

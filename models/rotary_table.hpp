@@ -17,9 +17,8 @@ class RotaryTable {
   /// @param longest sequence that the frequencies are for, where they depend on it
   void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest) {
     table_ = table;
-    if (table.extent(1) == 0)
-      return;
-    make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, longest));
+    if (table.extent(1) > 0)
+      make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, longest));
   }
 
   /// Rotates the first `heads` heads of each row.

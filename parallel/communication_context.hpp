@@ -3,14 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <random>
 
 #include "parallel/device_link.hpp"
-#include "parallel/emulated_links.hpp"
-#include "parallel/injected_fault.hpp"
 #include "parallel/job_clock.hpp"
+#include "parallel/message_hook.hpp"
 #include "parallel/pinned_pool.hpp"
 #include "parallel/position.hpp"
 #include "parallel/timeline.hpp"
@@ -23,14 +20,11 @@ namespace espalier {
 struct CommunicationContext {
   WaitSettings wait;
   std::size_t max_message_bytes = std::size_t{1} << 30;  ///< longer messages go in pieces: MPI counts are int
-  int max_delay_us = 0;                                  ///< tests: each send sleeps up to this long
-  std::mt19937_64 delay_random;
+  std::shared_ptr<MessageHook> message_hook = nullptr;
   JobClock clock;
-  Timeline timeline;
   PositionWriter position;
-  EmulatedLinks links;
-  LinkQueue link_queue;
-  InjectedFault injected_fault = InjectedFault::none;
+  Timeline timeline;
+  StepObservers observers{&position, &timeline};              ///< of a copy: those of the original
   Transport transport = Transport::host_memory;               ///< of tensors, where no device link carries them
   std::shared_ptr<DeviceLinkFactory> device_links = nullptr;  ///< of Transport::nccl
   int ranks_per_device = 1;                                   ///< the most of any

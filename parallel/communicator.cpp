@@ -91,20 +91,7 @@ DeviceEdge* Communicator::device_edge(int tag, int sender, int receiver) const {
 }
 
 Communicator Communicator::duplicate(std::string name) const {
-  Communicator copy(state_->handle, std::move(name), state_->context);
-  copy.set_message_scale(state_->message_scale);
-  return copy;
-}
-
-void Communicator::set_test_delays(int max_us, std::uint64_t seed) const {
-  state_->context->max_delay_us = max_us;
-  state_->context->delay_random.seed(seed * 1000003u + static_cast<std::uint64_t>(world_rank(rank())));
-}
-
-void Communicator::set_emulated_links(const EmulatedLinks& links) const {
-  state_->context->links = links;
-  state_->context->link_queue = {};
-  state_->context->wait.naps = links.on();
+  return {state_->handle, std::move(name), state_->context};
 }
 
 unsigned char* Communicator::scratch_bytes(Index bytes) const {

@@ -39,7 +39,6 @@ struct CommunicatorState {
   std::vector<int> world_ranks;  // by rank
   std::shared_ptr<CommunicationContext> context;
   Traffic traffic;
-  double message_scale = 1;  // on emulated links
   Tensor<unsigned char, 1> scratch;
   std::unique_ptr<DeviceLink> device_link;
   std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
@@ -71,7 +70,7 @@ class Communicator {
   /// The communicator of all ranks that give the same `color` (not negative), ordered by `key`; collective.
   Communicator split(int color, int key, std::string name) const;
 
-  /// Same ranks and message scale, separate messages; collective.
+  /// Same ranks, separate messages; collective.
   Communicator duplicate(std::string name) const;
 
   /// From now on tensors go between these ranks behind the kernels of a stream, where the job has device links (NCCL);
@@ -96,27 +95,17 @@ class Communicator {
   void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
   void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
 
-  /// From now on messages take the time of these links, and waits sleep between polls. Collective, between messages.
-  void set_emulated_links(const EmulatedLinks& links) const;
-
-  /// On emulated links each byte of this communicator counts as `scale`, beside EmulatedLinks::message_scale.
-  void set_message_scale(double scale) const { state_->message_scale = scale; }
-
-  /// Before anything is built over this communicator.
-  void inject(InjectedFault fault) const { state_->context->injected_fault = fault; }
-
   /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
   void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }
+  /// Whom to tell what this rank does; among them:
+  StepObservers& observers() const { return state_->context->observers; }
   PositionWriter& position() const { return state_->context->position; }
   Timeline& timeline() const { return state_->context->timeline; }
   const JobClock& clock() const { return state_->context->clock; }
 
   /// For tests: messages longer than this go in pieces.
   void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }
-
-  /// For tests: sleep up to `max_us` before each send, another sequence on each rank; 0 switches it off.
-  void set_test_delays(int max_us, std::uint64_t seed) const;
 
   /// Device memory for messages that have no home of their own, kept and grown; valid until the next call.
   template <class T>

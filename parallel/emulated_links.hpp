@@ -3,9 +3,14 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 
 namespace espalier {
+
+class Communicator;
 
 struct LinkSpeed {
   double latency = 0;           ///< seconds
@@ -27,8 +32,11 @@ struct EmulatedLinks {
   int ranks_per_node = 0;    ///< consecutive ranks of the world; 0: all ranks on one node
   double message_scale = 1;  ///< each byte counts as this many: tiny tensors stand for large ones
   LinkDelay delayed = {};
+  /// Factors beside message_scale, by the first word of a communicator's name: of "tp", or of "dp gradients" by "dp".
+  std::map<std::string, double, std::less<>> scales = {};
 
   bool on() const { return slow(within_node) || slow(between_nodes) || delayed.seconds > 0; }
+  double scale(std::string_view communicator) const;
   double delay(int from, int to) const { return from == delayed.from && to == delayed.to ? delayed.seconds : 0; }
   bool same_node(int world_rank, int other) const {
     return ranks_per_node <= 0 || world_rank / ranks_per_node == other / ranks_per_node;
@@ -54,5 +62,9 @@ class LinkQueue {
  private:
   std::array<double, 2> free_at_{};  // seconds of the job's clock, by tier
 };
+
+/// From now on the messages of the whole job take the time of these links, and waits sleep between polls; with links
+/// that are not slow, neither. Collective, between messages.
+void emulate_links(const Communicator& world, const EmulatedLinks& links);
 
 }  // namespace espalier

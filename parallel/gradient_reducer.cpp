@@ -16,19 +16,8 @@
 namespace espalier {
 namespace {
 
-// Tags, on communicators of our own: num_phases x (number of the bucket in its group) + phase.
-enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_phases };
-
-ReductionCommunicators with_injected_fault(ReductionCommunicators communicators) {
-  const Communicator& replicas = communicators[GroupKey{}];
-  const InjectedFault fault = replicas.context().injected_fault;
-  for (ReductionCommunicators::Entry& entry : communicators.entries)
-    if ((fault == InjectedFault::no_tied_reduction && entry.key.tied) ||
-        (fault == InjectedFault::no_tensor_sum && entry.key.axes.contains(Axis::tp)) ||
-        (fault == InjectedFault::no_kv_sum && entry.key.tp_run > 0))
-      entry.communicator = &replicas;
-  return communicators;
-}
+// Tags, on communicators of our own: num_message_phases x (number of the bucket in its group) + phase.
+enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
 
 }  // namespace
 
@@ -40,13 +29,12 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
       segments_(std::move(segments)),
       zero_stage_(options.zero_stage),
       wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
-  const ReductionCommunicators summed_over = with_injected_fault(communicators);
-  const GroupRanks ranks = summed_over.ranks();
+  const GroupRanks ranks = communicators.ranks();
   ESPALIER_ASSERT(zero_stage_ >= 0 && zero_stage_ <= 3, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
   ESPALIER_ASSERT(plan_.units == gradients.units(), "the gradients have other units than the plan of their reduction");
   arrays_.storage = gradients;
-  for (const auto& [key, communicator] : summed_over.entries)
+  for (const auto& [key, communicator] : communicators.entries)
     if (ranks.at(key).joins == key && ranks.at(key).size > 1)
       add_group(*communicator, key, options);
   begin_step();
@@ -70,7 +58,7 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
       largest_bucket = std::max(largest_bucket, plan_.buckets[b].size);
     }
   const auto num_buckets = static_cast<int>(group.buckets.size());
-  ESPALIER_ASSERT(num_buckets <= tags::largest / num_phases, "too many buckets for MPI's tags");
+  ESPALIER_ASSERT(num_buckets <= tags::largest / num_message_phases, "too many buckets for MPI's tags");
   check_same_plan(group);
   for (int i = 0; i < std::min(std::max(1, options.buckets_in_flight), num_buckets); ++i) {
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
@@ -231,7 +219,7 @@ void GradientReducer<S>::collect(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const int rank = group.communicator.rank();
   const int size = group.communicator.size();
-  const int tag = num_phases * exchange.bucket + values_phase;
+  const int tag = num_message_phases * exchange.bucket + values_phase;
   const Index own_bytes = bucket.slice(rank).size() * wire_bytes_;
   exchange.values.pack(group.exec, bucket);
   for (int step = 1; step < size; ++step) {
@@ -278,7 +266,7 @@ void GradientReducer<S>::send_round(Group& group, BucketExchange& exchange, unsi
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const int rank = group.communicator.rank();
   const int size = group.communicator.size();
-  const int tag = num_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
+  const int tag = num_message_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
   const auto start_of = [&](const IndexRange& range) {
     return bucket_data + (range.begin - bucket.offset) * element_bytes;
   };
@@ -314,14 +302,14 @@ void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
   exchange.stage = Stage::idle;
   --group.num_in_flight;
   ++group.num_done;
-  Timeline& timeline = group.communicator.timeline();
-  if (timeline.is_on() && group.communicator.device_link() == nullptr)  // else it has only begun
-    timeline.record({.name = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather",
-                                         exchange.bucket, group.communicator.name()),
-                     .category = "data_comm",
-                     .begin = exchange.began,
-                     .end = group.communicator.clock().now(),
-                     .track = communication_track});
+  if (group.communicator.device_link() == nullptr)  // else it has only begun
+    group.communicator.observers().spent(
+        {.what = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange.bucket,
+                             group.communicator.name()),
+         .phase = Phase::data_comm,
+         .begin = exchange.began,
+         .end = group.communicator.clock().now(),
+         .in_background = true});
 }
 
 template <class S>

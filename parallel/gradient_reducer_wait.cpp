@@ -53,13 +53,8 @@ void GradientReducer<S>::complete(const char* what) {
   const double ended = communicator.clock().now();
   const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at(), began, ended) : began;
   early_seconds_ += early_until - began;
-  const auto record = [&](const char* category, double begin, double end) {
-    if (begin < end)
-      communicator.timeline().record(
-          {.name = what, .category = category, .begin = begin, .end = end, .track = operations_track});
-  };
-  record("bubble", began, early_until);
-  record("data_comm", early_until, ended);
+  communicator.observers().spent({.what = what, .phase = Phase::bubble, .begin = began, .end = early_until});
+  communicator.observers().spent({.what = what, .phase = Phase::data_comm, .begin = early_until, .end = ended});
 }
 
 template <class S>
@@ -89,7 +84,7 @@ void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const 
     if (!waiter.pause())
       oldest().messages.give_up(describe(oldest()), waiter.seconds());
   }
-  communicator.position().leave_wait();
+  communicator.observers().wait_ends();
   for (const Group& group : groups_)
     order_after(exec_, group.exec);
 }

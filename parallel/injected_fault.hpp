@@ -4,9 +4,12 @@
 
 #include <array>
 
+#include "parallel/reduction_groups.hpp"
+
 namespace espalier {
 
-/// A mistake made on purpose, so that `espalier verify` can show that it would find it. Set before anything is built.
+/// A mistake made on purpose, so that `espalier verify` can show that it would find it. What trains knows nothing of
+/// it: it is handed wrong things (training/fault_injection.hpp).
 enum class InjectedFault {
   none,
   drop_all_reduce,     ///< one sum over the tensor axis is left out
@@ -23,5 +26,16 @@ inline constexpr std::array<const char*, 8> injected_fault_names{
     "no_tensor_sum", "no_kv_sum",       "wrong_positions"};
 
 inline const char* to_string(InjectedFault fault) { return injected_fault_names[static_cast<std::size_t>(fault)]; }
+
+/// For a reducer that leaves out a sum: groups that the fault breaks are summed over the replicas alone.
+inline ReductionCommunicators with_fault(InjectedFault fault, ReductionCommunicators communicators) {
+  const Communicator& replicas = communicators[GroupKey{}];
+  for (auto& [key, communicator] : communicators.entries)
+    if ((fault == InjectedFault::no_tied_reduction && key.tied) ||
+        (fault == InjectedFault::no_tensor_sum && key.axes.contains(Axis::tp)) ||
+        (fault == InjectedFault::no_kv_sum && key.tp_run > 0))
+      communicator = &replicas;
+  return communicators;
+}
 
 }  // namespace espalier

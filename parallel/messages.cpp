@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <set>
-#include <thread>
 
 #include "core/error.hpp"
 #include "parallel/mpi_check.hpp"
@@ -32,6 +30,11 @@ MessageSet::~MessageSet() {
     new std::deque<Stamp>(std::move(outgoing_stamps_));  // MPI may still read them
 }
 
+bool MessageSet::are_all_stamped() const {
+  const MessageHook* const hook = state_->context->message_hook.get();
+  return hook != nullptr && hook->sets_arrivals();
+}
+
 void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bool stamped) {
   CommunicationContext& context = *state_->context;
   if (bytes == 0)
@@ -42,22 +45,15 @@ void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bo
     state_->traffic.bytes += bytes;
     return;
   }
-  if (context.max_delay_us > 0) {
-    std::uniform_int_distribution<int> microseconds(0, context.max_delay_us);
-    std::this_thread::sleep_for(std::chrono::microseconds(microseconds(context.delay_random)));
-  }
-  if (stamped || context.links.on()) {
+  if (context.message_hook != nullptr)
+    context.message_hook->before_send();
+  if (stamped || are_all_stamped()) {
     const auto world_rank = [&](int rank) { return state_->world_ranks[static_cast<std::size_t>(rank)]; };
     Stamp& stamp = outgoing_stamps_.emplace_back();
     stamp.sent_at = context.clock.now();
-    if (context.links.on()) {
-      const int from = world_rank(state_->rank);
-      const int to = world_rank(peer);
-      const double scaled_bytes = static_cast<double>(bytes) * state_->message_scale;
-      stamp.arrives_at =
-          context.link_queue.send(context.links, context.links.same_node(from, to), scaled_bytes, stamp.sent_at) +
-          context.links.delay(from, to);
-    }
+    if (are_all_stamped())
+      stamp.arrives_at = context.message_hook->arrives_at(
+          {state_->name, world_rank(state_->rank), world_rank(peer), bytes, stamp.sent_at});
     post(&stamp, sizeof(Stamp), peer, tag);
   }
   for (std::size_t begin = 0; begin < bytes; begin += context.max_message_bytes) {
@@ -81,7 +77,7 @@ void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag, bool 
     queued_.push_back({data, bytes, peer, true});
     return;
   }
-  if (stamped || state_->context->links.on())
+  if (stamped || are_all_stamped())
     expect(&incoming_stamps_.emplace_back(), sizeof(Stamp), peer, tag);
   const std::size_t piece = state_->context->max_message_bytes;
   for (std::size_t begin = 0; begin < bytes; begin += piece)
@@ -186,10 +182,10 @@ void MessageSet::wait(const std::string& what, const std::function<void()>& mean
     if (state_->context->device_links != nullptr)
       state_->context->device_links->require_alive();
     if (!waiter.pause())
-      give_up(what, waiter.seconds());  // the position goes on saying what was waited for
+      give_up(what, waiter.seconds());  // nobody is told of an end: the position goes on saying what was waited for
   }
   if (note.noted())
-    state_->context->position.leave_wait();
+    state_->context->observers.wait_ends();
 }
 
 std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
@@ -211,12 +207,12 @@ std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
 
 void MessageSet::note_wait(const std::string& what) const {
   std::array<int, Position::max_peers> peers{};
-  state_->context->position.enter_wait(what, state_->name, state_->traffic.messages, silent_peers(peers));
+  state_->context->observers.wait_begins(what, state_->name, state_->traffic.messages, silent_peers(peers));
 }
 
 void MessageSet::refresh_wait() const {
   std::array<int, Position::max_peers> peers{};
-  state_->context->position.refresh_peers(silent_peers(peers));
+  state_->context->observers.wait_goes_on(silent_peers(peers));
 }
 
 void MessageSet::give_up(const std::string& what, double seconds) const {

@@ -40,11 +40,11 @@ inline constexpr int largest = 32767;  ///< the MPI standard promises no larger 
 }  // namespace tags
 
 /// Sends and receives that are waited for together. Every message of Espalier passes through here: this is the one
-/// place that counts bytes, cuts long messages, delays them in tests, checks lengths and watches the deadline.
+/// place that counts bytes, cuts long messages, asks the hook, checks lengths and watches the deadline.
 /// The caller keeps the buffers alive until test() or wait() says that all is done.
 ///
-/// A message may be preceded by a stamp: when it was sent, and when emulated links will have brought it. All are where
-/// links are emulated, others where both sides ask for it. Stamps are not counted as traffic.
+/// A message may be preceded by a stamp: when it was sent, and when it may be taken. All are where the hook says when,
+/// others where both sides ask for it. Stamps are not counted as traffic.
 class MessageSet {
  public:
   /// Of memory that MPI reaches.
@@ -77,7 +77,7 @@ class MessageSet {
   /// @throws Error (ExitCode::communication): the deadline has passed.
   [[noreturn]] void give_up(const std::string& what, double seconds) const;
 
-  /// Writes down in this rank's position that it waits for these messages; again now and then, as some arrive.
+  /// Tells the observers that this rank waits for these messages; again now and then, as some arrive.
   void note_wait(const std::string& what) const;
   void refresh_wait() const;
 
@@ -90,13 +90,14 @@ class MessageSet {
  private:
   struct Stamp {
     double sent_at = 0;
-    double arrives_at = 0;  // over emulated links
+    double arrives_at = 0;  // by the hook
   };
   struct Message {
     int peer;
     int bytes;
     bool incoming;
   };
+  bool are_all_stamped() const;
   std::string describe(int peer) const;
   std::span<int> silent_peers(std::span<int> world_ranks) const;
   void check_lengths() const;
@@ -112,7 +113,7 @@ class MessageSet {
   std::vector<MPI_Status> statuses_;  // kept for its capacity
   std::deque<Stamp> outgoing_stamps_;
   std::deque<Stamp> incoming_stamps_;
-  bool landed_ = false;  // MPI has them all; those with emulated links may still be on their way
+  bool landed_ = false;  // MPI has them all; the hook may let them arrive later
   double arrives_at_ = 0;
   double sent_at_ = 0;
   DeviceLink* link_ = nullptr;
@@ -120,7 +121,7 @@ class MessageSet {
   std::vector<DeviceMessage> queued_;  // of the next group
 };
 
-/// Keeps the position of this rank up to date during one wait; not for waits too short to be seen.
+/// Keeps the observers of this rank up to date during one wait; not for waits too short to be seen.
 class WaitNote {
  public:
   /// After each poll in vain. `what()` makes the text, once.

@@ -92,34 +92,34 @@ void PositionWriter::set_rank(int rank, int world_size) {
   });
 }
 
-void PositionWriter::set_step(std::int64_t step) {
+void PositionWriter::step_begins(std::int64_t step) {
   write([&](Position& position) { position.step = step; });
 }
 
-void PositionWriter::set_operation(int index, std::string_view text, int chunk, int microbatch) {
+void PositionWriter::operation_begins(int index, std::string_view what, int chunk, int microbatch) {
   write([&](Position& position) {
     position.operation_index = index;
     position.chunk = chunk;
     position.microbatch = microbatch;
     if (position.waiting == 0)
       position.since = system_seconds();
-    copy_text(position.operation, text);
+    copy_text(position.operation, what);
   });
 }
 
-void PositionWriter::enter_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                                std::span<const int> world_ranks) {
+void PositionWriter::wait_begins(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                                 std::span<const int> world_ranks) {
   write([&](Position& position) {
     host_waits_ = true;
     write_wait(position, what, communicator, sequence, world_ranks, 0);
   });
 }
 
-void PositionWriter::refresh_peers(std::span<const int> world_ranks) {
+void PositionWriter::wait_goes_on(std::span<const int> world_ranks) {
   write([&](Position& position) { copy_peers(position, world_ranks); });
 }
 
-void PositionWriter::leave_wait() {
+void PositionWriter::wait_ends() {
   write([&](Position& position) {
     host_waits_ = false;
     show_wait(position);

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "parallel/step_observer.hpp"
+
 namespace espalier {
 
 /// Where a rank is: what it does, or what it waits for and for whom. Of fixed size and plain memory, so that it can
@@ -44,22 +46,22 @@ struct Position {
 static_assert(sizeof(Position) <= 512 && std::is_trivially_copyable_v<Position>);
 
 /// Writes the position of this rank. No allocation, a fraction of a microsecond each; from any thread.
-class PositionWriter {
+class PositionWriter : public StepObserver {
  public:
   PositionWriter() = default;
-  PositionWriter(const PositionWriter& other) { *this = other; }
+  PositionWriter(const PositionWriter& other) : StepObserver(other) { *this = other; }
   PositionWriter& operator=(const PositionWriter& other);
 
   /// Goes on at `place` (nullptr: in memory of its own), with what is known so far.
   void keep_in(Position* place);
 
   void set_rank(int rank, int world_size);  ///< also host and process
-  void set_step(std::int64_t step);
-  void set_operation(int index, std::string_view text, int chunk, int microbatch);
-  void enter_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                  std::span<const int> world_ranks);
-  void refresh_peers(std::span<const int> world_ranks);  ///< of the wait that goes on
-  void leave_wait();
+  void step_begins(std::int64_t step) override;
+  void operation_begins(int index, std::string_view what, int chunk, int microbatch) override;
+  void wait_begins(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                   std::span<const int> world_ranks) override;
+  void wait_goes_on(std::span<const int> world_ranks) override;
+  void wait_ends() override;
 
   /// A stream of the device has waited for so many seconds: said while the host does not wait itself.
   void enter_stream_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "parallel/communicator.hpp"
@@ -28,6 +29,8 @@ class ProcessMesh {
   const Communicator& pp() const { return axes_[2]; }
   const Communicator& reduction(const GroupKey& key) const { return reductions_[key]; }
   const ReductionCommunicators& reductions() const { return reductions_; }
+  /// From now on reductions() are these, whose communicators live as long as this mesh.
+  void sum_gradients_over(ReductionCommunicators communicators) { reductions_ = std::move(communicators); }
   const Communicator& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
   const MeshLayout& layout() const { return layout_; }
   PerAxis coordinates() const { return layout_.coordinates(world_->rank()); }

@@ -11,8 +11,6 @@
 namespace espalier {
 namespace {
 
-constexpr long dropped_reduction = 2;  // of a rank's life, where InjectedFault::drop_all_reduce is injected
-
 template <class View>
 CollectiveWork work_of(Collective kind, const View& whole) {
   return {kind, static_cast<Index>(whole.size()), sizeof(typename View::value_type)};
@@ -40,13 +38,12 @@ void TensorParallel<T>::communicate(const char* what, const CollectiveWork& work
     collective();
     const double end = axis_->clock().now();
     seconds_ += end - begin;
-    if (axis_->timeline().is_on())
-      axis_->timeline().record({.name = what, .category = "tensor_comm", .begin = begin, .end = end});
+    axis_->observers().spent({.what = what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
   });
 }
 
 template <class T>
-Tensor<T, 2> TensorParallel<T>::our_rows() const {
+Tensor<T, 2> TensorParallel<T>::own_rows_of_workspace() const {
   const auto channels = static_cast<Index>(full_.extent(1));
   const auto rows = static_cast<Index>(full_.extent(0));
   return Tensor<T, 2>(full_.data() + first_row(rows) * channels, local_rows(rows), channels);
@@ -61,7 +58,7 @@ Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Resi
     communicate("gather", work_of(Collective::all_gather, full_),
                 [=, this] { all_gather(exec, *axis_, full_, local); });
   } else {
-    const Tensor<T, 2> ours = our_rows();
+    const Tensor<T, 2> ours = own_rows_of_workspace();
     convert<T, Residual>(exec, flatten(ours), flatten(local));
     if (sequence_parallel_)
       communicate("gather", work_of(Collective::all_gather, full_),
@@ -70,25 +67,19 @@ Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Resi
   return full_;
 }
 
-// What a missing reduction would leave: our own summand.
 template <class T>
-void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> ours) const {
-  if (sequence_parallel_ && ours.data() != our_rows().data())
-    Kokkos::deep_copy(exec, ours, our_rows());
+void TensorParallel<T>::sum_over_ranks(const ExecSpace& exec, const Tensor<T, 2>& ours) const {
+  if (sequence_parallel_)
+    reduce_scatter(exec, *axis_, ours, full_);
+  else
+    all_reduce(exec, *axis_, ours);
 }
 
 template <class T>
 void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const {
   const CollectiveWork work =
       sequence_parallel_ ? work_of(Collective::reduce_scatter, full_) : work_of(Collective::all_reduce, ours);
-  communicate("reduce", work, [=, this] {
-    if (axis_->context().injected_fault == InjectedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
-      return drop(exec, ours);
-    if (sequence_parallel_)
-      reduce_scatter(exec, *axis_, ours, full_);
-    else
-      all_reduce(exec, *axis_, ours);
-  });
+  communicate("reduce", work, [=, this] { row_sum_ ? row_sum_(exec, ours) : sum_over_ranks(exec, ours); });
 }
 
 template <class T>
@@ -98,7 +89,7 @@ Tensor<T, 2> TensorParallel<T>::reduce(const ExecSpace& exec, const Tensor2<Resi
   if constexpr (std::is_same_v<T, Residual>)
     ours = local;
   else
-    ours = our_rows();
+    ours = own_rows_of_workspace();
   sum_rows(exec, ours);
   return ours;
 }

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "core/parameter.hpp"
 #include "core/work.hpp"
 #include "parallel/communicator.hpp"
@@ -75,6 +78,15 @@ class TensorParallel {
   template <class Residual>
   Tensor<T, 2> reduce(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const;
 
+  /// Our rows of the full form in the workspace.
+  Tensor<T, 2> own_rows_of_workspace() const;
+
+  /// How reduce() sums: rows of all tp ranks into `ours`, from there or under sequence parallelism from the workspace.
+  void sum_over_ranks(const ExecSpace& exec, const Tensor<T, 2>& ours) const;
+  /// Lets reduce() sum by `sum` instead, which may call sum_over_ranks().
+  using RowSum = std::function<void(const ExecSpace& exec, const Tensor<T, 2>& ours)>;
+  void sum_rows_by(RowSum sum) const { row_sum_ = std::move(sum); }
+
   /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
@@ -96,8 +108,6 @@ class TensorParallel {
   template <class F>
   void communicate(const char* what, const CollectiveWork& work, const F& collective) const;
   void sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const;
-  void drop(const ExecSpace& exec, Tensor<T, 2> ours) const;
-  Tensor<T, 2> our_rows() const;  // of the workspace
 
   const Communicator* axis_ = nullptr;
   int rank_ = 0;
@@ -107,7 +117,7 @@ class TensorParallel {
   mutable double seconds_ = 0;
   mutable StreamClock* stream_clock_ = nullptr;
   mutable std::vector<EnqueuedCollective> enqueued_;
-  mutable long reductions_ = 0;
+  mutable RowSum row_sum_;
 };
 
 /// While it lives, collectives over a device link are marked on the clock of the stream that the layers are given.

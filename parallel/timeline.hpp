@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "parallel/step_observer.hpp"
 
 namespace espalier {
 
@@ -25,43 +26,26 @@ struct TimelineEvent {
 inline constexpr int operations_track = 0;     ///< what the rank itself did, one thing after another
 inline constexpr int communication_track = 1;  ///< what went on in the background
 
-/// What a rank did when, kept only while switched on. Ask is_on() before building a name.
-class Timeline {
+/// What a rank did when, kept only while switched on, and not of evaluations, which belong to no step.
+class Timeline : public StepObserver {
  public:
   bool is_on() const { return on_; }
   void switch_on(std::size_t expected_events = 4096);
   void switch_off() { on_ = false; }
 
-  void record(TimelineEvent event) {
-    if (!on_)
-      return;
-    event.step = step_;
-    events_.push_back(std::move(event));
-  }
+  void step_begins(std::int64_t step) override { step_ = step; }
+  void spent(const SpentTime& time) override;  ///< what took no time is left out
+  void evaluation_begins() override { in_evaluation_ = true; }
+  void evaluation_ends() override { in_evaluation_ = false; }
 
   const std::vector<TimelineEvent>& events() const { return events_; }
-
-  /// While it lives, nothing is kept: for what belongs to no step, such as an evaluation.
-  class Pause {
-   public:
-    explicit Pause(Timeline& timeline) : timeline_(timeline), was_on_(timeline.on_) { timeline_.on_ = false; }
-    ~Pause() { timeline_.on_ = was_on_; }
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
-
-   private:
-    Timeline& timeline_;
-    bool was_on_;
-  };
-
-  /// Events from now on belong to this step.
-  void set_step(std::int64_t step) { step_ = step; }
 
   /// Hands over the events so far, and goes on with none.
   std::vector<TimelineEvent> take();
 
  private:
   bool on_ = false;
+  bool in_evaluation_ = false;
   std::int64_t step_ = 0;
   std::vector<TimelineEvent> events_;
 };

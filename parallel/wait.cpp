@@ -16,7 +16,7 @@ namespace {
 
 constexpr long polls_between_clock_reads = 64;
 constexpr double yield_seconds = 2e-3;  // a message among busy ranks takes about 1 ms; after that, sleep
-// Naps of emulated work are a small part of the wait: many ranks that poll often keep few cores busy.
+// Naps are a small part of the wait: many ranks that poll often keep few cores busy.
 constexpr double shortest_nap = 200e-6;
 constexpr double longest_nap = 5e-3;
 constexpr double nap_share = 1.0 / 64;

@@ -23,7 +23,7 @@ WaitPolicy wait_policy_from(std::string_view word);
 struct WaitSettings {
   WaitPolicy policy = WaitPolicy::automatic;
   bool ranks_share_cores = false;  ///< measured by Runtime; decides `automatic`
-  bool naps = false;               ///< sleep between polls whatever the policy: for emulated work and links
+  bool naps = false;               ///< sleep between polls whatever the policy
   double deadline_seconds = 600;   ///< a longer wait is an error that names what it waited for, and for whom
 
   WaitPolicy resolved() const;

@@ -54,7 +54,7 @@ void CheckpointSaver<P>::save() {
   wait_for_the_one_before();
   const Stopwatch since_start;
   const AddSeconds held_up(seconds_);
-  mesh_.world().position().set_operation(-1, "save", -1, -1);
+  mesh_.world().observers().operation_begins(-1, "save", -1, -1);
   if (!copy_) {
     const Path path =
         save_training_state(checkpoints_, trainer_, config_, mesh_, config_.run_name(), ownership_of(trainer_), owner_);
@@ -107,7 +107,7 @@ template <class P>
 void CheckpointSaver<P>::drain() {
   const AddSeconds held_up(seconds_);
   if (in_flight_)
-    mesh_.world().position().set_operation(-1, "save", -1, -1);
+    mesh_.world().observers().operation_begins(-1, "save", -1, -1);
   while (in_flight_) {
     while (is_writing()) {
       if (while_waiting_)

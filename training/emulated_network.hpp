@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/process_mesh.hpp"
+#include "core/group_key.hpp"
+#include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -18,6 +19,6 @@ bool has_message_scale(const GroupKey& group);
 double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group);
 
 /// From now on messages take the time that [emulate] gives them. Collective, between messages.
-void emulate_network(const RunConfig::Emulate& emulate, const ProcessMesh& mesh);
+void emulate_network(const RunConfig::Emulate& emulate, const Communicator& world);
 
 }  // namespace espalier

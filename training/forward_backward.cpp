@@ -12,27 +12,18 @@
 #include "parallel/point_to_point.hpp"
 #include "parallel/stream_clock.hpp"
 #include "parallel/unit_uses.hpp"
-#include "training/operation_pace.hpp"
 #include "training/place_pool.hpp"
 
 namespace espalier {
 namespace {
 
-// How often an operation of a chunk lets messages move.
-int parts_of(const ChunkLayers& layers, OperationKind kind) {
-  const bool visits_embedding = layers.embedding && kind != OperationKind::backward_input;
-  const int halves = kind == OperationKind::backward ? 2 : 1;
-  return halves * (static_cast<int>(layers.count) + (layers.head ? 1 : 0)) + (visits_embedding ? 1 : 0);
-}
-
 template <class P>
 class Executor {
  public:
-  Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, TokenWeight weight,
-           PhaseSeconds& seconds, const ActivationMemory& memory)
+  Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, PhaseSeconds& seconds,
+           const ActivationMemory& memory)
       : c_(context),
         microbatches_(microbatches),
-        weight_(weight),
         seconds_(seconds),
         stream_clock_(context.exec, context.mesh.world().clock()) {
     for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
@@ -55,7 +46,7 @@ class Executor {
     c_.gatherer.begin(unit_uses(schedule, layers_of_chunk_));
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
-      world().position().set_operation(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
+      observers().operation_begins(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
       run(schedule[i], name);
     }
     finish_sends();
@@ -88,6 +79,7 @@ class Executor {
   };
 
   const Communicator& world() const { return c_.mesh.world(); }
+  StepObservers& observers() const { return world().observers(); }
   const TensorParallel<Compute<P>>& tensor() const { return c_.model.tensor(); }
 
   void run(const Operation& op, const std::string& name) {
@@ -114,11 +106,8 @@ class Executor {
 
   void forward(const Operation& op, const std::string& name) {
     const ActivationIndex where = take_free_slot(op);
-    // An injected fault: the first micro-batch counts twice.
-    const bool doubled = world().context().injected_fault == InjectedFault::wrong_token_weight && op.microbatch == 0;
-    const double times = doubled ? 2 : 1;
     timed(op, name, Phase::forward, [&](const auto& done) {
-      c_.model.forward(c_.exec, where, batch(op.microbatch), {times * weight_.loss, times * weight_.gradient}, done);
+      c_.model.forward(c_.exec, where, batch(op.microbatch), batch(op.microbatch).weight, done);
     });
   }
 
@@ -156,13 +145,10 @@ class Executor {
     const double tensor_before = tensor().seconds();
     const double waited_before = waited_seconds_;
     const std::size_t first_enqueued = tensor().enqueued().size();
-    const ChunkLayers& layers = c_.model.layers(op.chunk);
-    const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
-    OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
-                       slow_factor(c_.emulate, world().rank()));
+    observers().work_begins(phase, &op);
     prepare(op.kind, op.chunk, first_layer(layers_of_chunk_, op.kind, op.chunk));
     compute([&](int position) {
-      pace.part_done(tensor().seconds() - tensor_before + waited_seconds_ - waited_before, [&] { progress(); });
+      observers().block_done(tensor().seconds() - tensor_before + waited_seconds_ - waited_before, [&] { progress(); });
       progress();
       if (unit_at(layers_of_chunk_, op.chunk, position) >= 0)
         prepare(op.kind, op.chunk, position + direction(op.kind));
@@ -192,7 +178,7 @@ class Executor {
       seconds_[done.phase] += end - begin - tensor_seconds - done.waited_seconds;
       seconds_[Phase::data_comm] += done.waited_seconds;
       seconds_[Phase::tensor_comm] += tensor_seconds;
-      record(done.op, done.name, done.phase, begin, end);
+      observers().spent({done.name, done.phase, begin, end, done.op.chunk, done.op.microbatch});
     }
     computed_.clear();
   }
@@ -205,9 +191,7 @@ class Executor {
       const double begin = stream_clock_.seconds_at(collective.begin);
       const double end = stream_clock_.seconds_at(collective.end);
       seconds += end - begin;
-      if (world().timeline().is_on())
-        world().timeline().record(
-            {.name = collective.what, .category = to_string(Phase::tensor_comm), .begin = begin, .end = end});
+      observers().spent({.what = collective.what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
     }
     return seconds;
   }
@@ -224,7 +208,7 @@ class Executor {
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
     prepare(OperationKind::forward, chunk, 1);
-    c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss, [&](int position) {
+    c_.model.evaluate(c_.exec, where, batch(microbatch), batch(microbatch).weight.loss, [&](int position) {
       if (unit_at(layers_of_chunk_, chunk, position) >= 0)
         prepare(OperationKind::forward, chunk, position + 1);
     });
@@ -251,8 +235,8 @@ class Executor {
     }
     seconds_[Phase::bubble] += sent - begin;
     seconds_[Phase::pipeline_comm] += end - sent;
-    record(op, name, Phase::bubble, begin, sent);
-    record(op, name, Phase::pipeline_comm, sent, end);
+    observers().spent({name, Phase::bubble, begin, sent, op.chunk, op.microbatch});
+    observers().spent({name, Phase::pipeline_comm, sent, end, op.chunk, op.microbatch});
   }
 
   // The kernels behind wait, not the host. When the message left nobody says: all of it counts as bubble.
@@ -344,12 +328,6 @@ class Executor {
     return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
   }
 
-  void record(const Operation& op, const std::string& name, Phase phase, double begin, double end) const {
-    Timeline& timeline = world().timeline();
-    if (timeline.is_on() && end > begin)
-      timeline.record({name, to_string(phase), op.chunk, op.microbatch, begin, end, operations_track});
-  }
-
   struct Sent {
     Request request;
     OperationKind kind;
@@ -359,7 +337,6 @@ class Executor {
 
   const StepContext<P>& c_;
   const std::vector<TokenBatch>& microbatches_;
-  TokenWeight weight_;
   PhaseSeconds& seconds_;
   StreamClock stream_clock_;
   std::vector<Computed> computed_;
@@ -376,23 +353,22 @@ class Executor {
 
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
-                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds) {
+                      const PipelineSchedule& schedule, PhaseSeconds& seconds) {
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<P>(context, microbatches, weight, seconds, activation_memory(schedule, chunks)).run(schedule);
+  Executor<P>(context, microbatches, seconds, activation_memory(schedule, chunks)).run(schedule);
 }
 
 template <class P>
-void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
-                  PhaseSeconds& seconds) {
-  Executor<P>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds) {
+  Executor<P>(context, batches, seconds, {}).evaluate();
 }
 
 #define ESPALIER_INSTANTIATE(P)                                                                                     \
   template void forward_backward<P>(const StepContext<P>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
-                                    TokenWeight, PhaseSeconds&);                                                    \
-  template void forward_only<P>(const StepContext<P>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
+                                    PhaseSeconds&);                                                                 \
+  template void forward_only<P>(const StepContext<P>&, const std::vector<TokenBatch>&, PhaseSeconds&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

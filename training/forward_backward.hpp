@@ -12,7 +12,6 @@
 #include "parallel/weight_gatherer.hpp"
 #include "training/activation_memory.hpp"
 #include "training/message_transit.hpp"
-#include "training/run_config.hpp"
 
 namespace espalier {
 
@@ -24,20 +23,18 @@ struct StepContext {
   const ProcessMesh& mesh;
   GradientReducer<State<Compute<P>>>& reducer;
   WeightGatherer<Compute<P>>& gatherer;
-  const RunConfig::Emulate& emulate;
   MessageTransit& transit;  ///< of this step, added to
 };
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
-/// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.
+/// with its weight, sends and receives, and lets the reducer know as soon as gradients are final.
 /// reducer.wait() is the caller's.
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
-                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds);
+                      const PipelineSchedule& schedule, PhaseSeconds& seconds);
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
 template <class P>
-void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
-                  PhaseSeconds& seconds);
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds);
 
 }  // namespace espalier

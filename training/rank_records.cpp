@@ -49,7 +49,6 @@ bool RankRecords::traces(Index step) const {
 
 void RankRecords::before_step(Index step) {
   Timeline& timeline = mesh_.world().timeline();
-  timeline.set_step(step);
   if (traces(step) && !timeline.is_on())
     timeline.switch_on();
 }

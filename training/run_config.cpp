@@ -9,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "core/ops/attention_library.hpp"
@@ -179,35 +180,55 @@ void visit_keys(Config& c, Visitor&& v) {
          "cluster file or preset for predicted times (espalier bench machine); \"\": a rough guess");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step in trace/");
   v.integer("trace_steps", c.run.trace_steps, not_negative, "steps in trace/; 0: none");
+}
 
+// The keys that no user needs: of tests and rehearsals.
+template <class Emulate, class Visitor>
+void visit_emulate(Emulate& e, Visitor&& v) {
   v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
-  v.seconds("forward", c.emulate.forward, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("backward_input", c.emulate.backward_input, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("backward_weight", c.emulate.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("optimizer", c.emulate.optimizer, {0, 1e6}, "of one update");
-  v.seconds("latency", c.emulate.latency, {0, 1e6}, "of a message within a node");
-  v.real("bandwidth", c.emulate.bandwidth, {0, 1e18},
-         "bytes per second of a rank's link within its node; 0: unlimited");
-  v.seconds("node_latency", c.emulate.node_latency, {0, 1e6}, "of a message between nodes");
-  v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "the same to other nodes");
-  v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
-  v.integers("part_percent", c.emulate.part_percent, {1, 100000},
+  v.seconds("forward", e.forward, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_input", e.backward_input, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_weight", e.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("optimizer", e.optimizer, {0, 1e6}, "of one update");
+  v.seconds("latency", e.latency, {0, 1e6}, "of a message within a node");
+  v.real("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
+  v.seconds("node_latency", e.node_latency, {0, 1e6}, "of a message between nodes");
+  v.real("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
+  v.integer("ranks_per_node", e.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
+  v.integers("part_percent", e.part_percent, {1, 100000},
              "of these times, for each chunk in forward order; []: 100 each");
-  v.integers("backward_percent", c.emulate.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
-  v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "factor of the bytes of messages");
-  v.real("tensor_message_scale", c.emulate.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
-  v.real("data_message_scale", c.emulate.data_message_scale, {0, 1e18},
+  v.integers("backward_percent", e.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
+  v.real("message_scale", e.message_scale, {0, 1e18}, "factor of the bytes of messages");
+  v.real("tensor_message_scale", e.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
+  v.real("data_message_scale", e.data_message_scale, {0, 1e18},
          "further factor of gradients, except for norms shared by tensor ranks");
-  v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "further factor between stages");
-  v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of a layer, not of a chunk");
-  v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");
-  v.integer("planned_microbatches", c.emulate.planned_microbatches, {0},
+  v.real("pipeline_message_scale", e.pipeline_message_scale, {0, 1e18}, "further factor between stages");
+  v.boolean("per_layer", e.per_layer, "forward and backward are times of a layer, not of a chunk");
+  v.seconds("data", e.data, {0, 1e6}, "of reading the tokens of a step");
+  v.integer("planned_microbatches", e.planned_microbatches, {0},
             "rehearsals: micro-batches of the plan; 0: no rehearsal");
-  v.integer("slow_rank", c.emulate.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
-  v.real("slow_factor", c.emulate.slow_factor, {1, 1e6}, "factor of its forward and backward times");
-  v.integers("delayed_link", c.emulate.delayed_link, {0, degree.max},
+  v.integer("slow_rank", e.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
+  v.real("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
+  v.integers("delayed_link", e.delayed_link, {0, degree.max},
              "a fault: messages from the first rank to the second are late; []: none");
-  v.seconds("delay", c.emulate.delay, {0, 1e6}, "time by which they are late");
+  v.seconds("delay", e.delay, {0, 1e6}, "time by which they are late");
+}
+
+std::string keys_of(const RunConfig::Emulate& emulate) {
+  WritingVisitor writer;
+  visit_emulate(emulate, writer);
+  return writer.result();
+}
+
+// Its header, and the keys that are not as usual.
+std::string changed_keys_of(const RunConfig::Emulate& emulate) {
+  const std::string usual = keys_of({});
+  std::istringstream lines(keys_of(emulate));
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with('[') || usual.find("\n" + line + "\n") == std::string::npos)
+      text += line + "\n";
+  return text;
 }
 
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
@@ -219,6 +240,7 @@ RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
   config.layout.micro_batch = 0;  // not given: by layout
   ReadingVisitor read(reader);
   visit_keys(config, read);
+  visit_emulate(config.emulate, read);
   config.model.shape = in_one_spelling(config.model.shape);
   reader.check_unknown();
   if (config.optimizer.minimum_learning_rate == not_given) {
@@ -329,6 +351,7 @@ void require_known_keys(const Path& run_directory, const std::string& program) {
     ConfigReader reader(read_file(file, ExitCode::data, LargestFile::config), file.string(), {});
     RunConfig config;
     visit_keys(config, ReadingVisitor(reader));
+    visit_emulate(config.emulate, ReadingVisitor(reader));
     reader.finish();
   } catch (const Error& error) {
     throw Error(ExitCode::data, {.what = error.report().what,
@@ -342,8 +365,10 @@ void require_known_keys(const Path& run_directory, const std::string& program) {
 std::string to_toml(const RunConfig& config) {
   WritingVisitor writer;
   visit_keys(config, writer);
-  return writer.result();
+  return writer.result() + (config.emulates() ? "\n" + changed_keys_of(config.emulate) : "");
 }
+
+std::string all_emulate_keys() { return keys_of({}); }
 
 bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
 

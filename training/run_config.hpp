@@ -107,6 +107,8 @@ struct RunConfig {
     Index trace_steps = 0;
   } run;
 
+  /// Another machine to imitate. Users are not shown these keys; observers and hooks do what they say (training/
+  /// step_pace.hpp, training/emulated_network.hpp).
   struct Emulate {
     double forward = 0;  ///< seconds of one operation, of the whole chunk
     double backward_input = 0;
@@ -172,8 +174,12 @@ std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfi
 /// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known
 void require_known_keys(const Path& run_directory, const std::string& program);
 
-/// The resolved config as TOML, each key with its comment; reads back equal.
+/// The resolved config as TOML, each key with its comment; reads back equal. Of [emulate], which is for tests and
+/// rehearsals and not for users, only what was set.
 std::string to_toml(const RunConfig& config);
+
+/// All keys of [emulate] with their defaults and meanings, as TOML.
+std::string all_emulate_keys();
 
 /// A key of [model] for dropout: shapes of weights do not depend on it.
 bool is_dropout(const std::string& key);

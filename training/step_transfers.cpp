@@ -16,12 +16,13 @@ unsigned char* StepTransfers::room(Block& block, std::size_t bytes) {
   return block->data();
 }
 
-std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::vector<Batch>& microbatches) {
+std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::vector<Batch>& microbatches,
+                                             TokenWeight weight) {
   std::vector<TokenBatch> staged;
   staged.reserve(microbatches.size());
   if constexpr (exec_is_host) {
     for (const Batch& batch : microbatches)
-      staged.push_back(tokens_of(batch));
+      staged.push_back(tokens_of(batch, weight));
     return staged;
   }
   if (tokens_are_read_)
@@ -34,7 +35,7 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
   for (const Batch& batch : microbatches) {
     TokenId* const targets = std::copy(batch.inputs.begin(), batch.inputs.end(), next);
     TokenId* const positions = std::copy(batch.targets.begin(), batch.targets.end(), targets);
-    staged.push_back({next, targets, batch.first_sample, batch.positions.empty() ? nullptr : positions});
+    staged.push_back({next, targets, batch.first_sample, batch.positions.empty() ? nullptr : positions, weight});
     next = std::copy(batch.positions.begin(), batch.positions.end(), positions);
   }
   tokens_are_read_ = true;

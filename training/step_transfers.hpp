@@ -14,18 +14,18 @@
 namespace espalier {
 
 /// The tokens of a batch, where they lie.
-inline TokenBatch tokens_of(const Batch& batch) {
+inline TokenBatch tokens_of(const Batch& batch, TokenWeight weight = 1) {
   return {batch.inputs.data(), batch.targets.data(), batch.first_sample,
-          batch.positions.empty() ? nullptr : batch.positions.data()};
+          batch.positions.empty() ? nullptr : batch.positions.data(), weight};
 }
 
 /// What a step brings to its device and takes from it: tokens, their positions and a few numbers. By way of pinned
 /// memory, from which a GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
 class StepTransfers {
  public:
-  /// The tokens of these micro-batches, for copies that `exec` is given before the next call. On hosts those of
-  /// `microbatches` themselves.
-  std::vector<TokenBatch> stage(const ExecSpace& exec, const std::vector<Batch>& microbatches);
+  /// The tokens of these micro-batches, each of which counts `weight`, for copies that `exec` is given before the next
+  /// call. On hosts those of `microbatches` themselves.
+  std::vector<TokenBatch> stage(const ExecSpace& exec, const std::vector<Batch>& microbatches, TokenWeight weight);
 
   /// The values once all is done that `exec` has been given; until the next call.
   std::span<const double> read(const ExecSpace& exec, const Tensor<double, 1>& values);

@@ -246,7 +246,7 @@ class Loop {
   void validate(Trainer<P>& trainer, CheckpointSaver<P>& saver) {
     constexpr double seconds_between_lines = 10;
     Stopwatch since_line;
-    mesh_.world().position().set_operation(-1, "validation", -1, -1);
+    mesh_.world().observers().operation_begins(-1, "validation", -1, -1);
     const std::optional<double> loss = trainer.evaluate([&](Index done, Index batches) {
       saver.poll();
       if (since_line.seconds() >= seconds_between_lines) {
@@ -265,7 +265,7 @@ class Loop {
   }
 
   void write_samples(Trainer<P>& trainer, CheckpointSaver<P>& saver) {
-    mesh_.world().position().set_operation(-1, "samples", -1, -1);
+    mesh_.world().observers().operation_begins(-1, "samples", -1, -1);
     const auto samples = sample_texts(trainer, config_, tokenizer_.tokenizer.get(), mesh_.world(), [&] {
       saver.poll();
       return stop_.agree();

@@ -15,7 +15,6 @@
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/loaders.hpp"
-#include "training/operation_pace.hpp"
 #include "training/predict_memory.hpp"
 
 namespace espalier {
@@ -126,13 +125,14 @@ StepReport Trainer<P>::step(const std::function<bool()>& stop_requested) {
 template <class P>
 StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_requested) {
   StepReport report;
-  mesh_->world().position().set_step(steps_done_ + 1);
+  StepObservers& observers = mesh_->world().observers();
+  observers.step_begins(steps_done_ + 1);
   std::vector<Batch> microbatches;
   {
     const PhaseTimer timer(report.seconds, Phase::data);
-    OperationPace pace(config_.emulate.data, 1);
+    observers.work_begins(Phase::data, nullptr);
     microbatches = loader_.next_step();
-    pace.part_done(0);
+    observers.block_done(0, {});
   }
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -149,8 +149,10 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   const double weight = token_weight(report.counts.valid_tokens);
   report.loss_scale = loss_scaler_.scale();
   transit_ = {};
-  forward_backward(context(), transfers_.stage(exec_, microbatches), schedule_, {weight, report.loss_scale * weight},
-                   report.seconds);
+  std::vector<TokenBatch> staged = transfers_.stage(exec_, microbatches, {weight, report.loss_scale * weight});
+  if (batch_decorator_)
+    batch_decorator_(staged);
+  forward_backward(context(), staged, schedule_, report.seconds);
   report.transit = transit_;
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -255,13 +257,13 @@ void Trainer<P>::apply(StepReport& report) {
       steps_done_ - loss_scaler_.skipped() - spike_guard_.skipped() + 1;  // what Adam's moments have seen
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
-    OperationPace pace(config_.emulate.optimizer, 1);
+    mesh_->world().observers().work_begins(Phase::optimizer, nullptr);
     const double scaled_norm = report.loss_scale * report.gradient_norm;
     Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
     clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);
     optimizer_.step(exec_, report.learning_rate, clip_, updates);
     compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
-    pace.part_done(0);
+    mesh_->world().observers().block_done(0, {});
   }
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -285,14 +287,14 @@ TokenCounts Trainer<P>::counts_of(const std::vector<Batch>& batches, Index most_
 template <class P>
 void Trainer<P>::forward(const std::vector<Batch>& batches, double weight) {
   PhaseSeconds seconds;
-  forward_only(context(), transfers_.stage(exec_, batches), weight, seconds);
+  forward_only(context(), transfers_.stage(exec_, batches, weight), seconds);
 }
 
 template <class P>
 double Trainer<P>::mean_loss(const std::function<bool()>& forward_all) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   double mean = 0;
-  const Timeline::Pause no_step(mesh_->world().timeline());
+  const Evaluation no_step(mesh_->world().observers());
   or_abandon_links(mesh_->world(), [&] {
     if (!forward_all())
       return;

@@ -70,6 +70,11 @@ class Trainer {
   /// are those that the step was computed with.
   void observe_anomalies(std::function<void(const StepReport&)> observer) { anomaly_observer_ = std::move(observer); }
 
+  /// Called with the micro-batches of each step, which it may change, before they are computed.
+  void decorate_batches(std::function<void(std::vector<TokenBatch>&)> decorator) {
+    batch_decorator_ = std::move(decorator);
+  }
+
   /// Mean loss over the validation files, the same on every rank. Between batches, about twice a second, `must_stop` is
   /// asked by all ranks and gives all the same answer; after a yes there is no loss.
   std::optional<double> evaluate(const std::function<bool(Index batches_done, Index batches)>& must_stop = {});
@@ -131,7 +136,7 @@ class Trainer {
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index most_tokens);
-  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, config_.emulate, transit_}; }
+  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;
   void skip_overflow(const StepReport& report);
@@ -164,6 +169,7 @@ class Trainer {
   MessageTransit transit_;
   SpikeGuard spike_guard_;
   std::function<void(const StepReport&)> anomaly_observer_;
+  std::function<void(std::vector<TokenBatch>&)> batch_decorator_;
 };
 
 }  // namespace espalier

@@ -15,7 +15,7 @@ std::vector<float> Trainer<P>::next_logits(const Batch& batch, std::span<const I
   const Index vocab = config_.model.shape.vocab_size;
   const int last = mesh_->pp().size() - 1;
   std::vector<float> logits(rows.size() * static_cast<std::size_t>(vocab));  // (rows, V)
-  const Timeline::Pause no_step(mesh_->world().timeline());
+  const Evaluation no_step(mesh_->world().observers());
   or_abandon_links(mesh_->world(), [&] {
     forward({batch}, 1);  // no target counts
     for (std::size_t i = 0; mesh_->pp().rank() == last && i < rows.size(); ++i)

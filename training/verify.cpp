@@ -13,6 +13,7 @@
 
 #include "parallel/collectives.hpp"
 #include "training/check_token_files.hpp"
+#include "training/fault_injection.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/saved_reference.hpp"
 #include "training/trainer_copies.hpp"
@@ -23,20 +24,6 @@ namespace {
 
 constexpr double smallest_share = 1e-3;  // of the global norm: below it a tensor's own norm is no measure
 
-// An injected fault: the first matrix that two neighbours on the tensor axis hold equal shares of is swapped between
-// them.
-void swap_a_shard(std::vector<Parameter>& parameters) {
-  for (Parameter& parameter : parameters) {
-    const ParameterSpec& spec = parameter.spec;
-    const Shard theirs{spec.shard.dim, spec.shard.part ^ 1, spec.shard.parts};
-    const Index extent = spec.shape[static_cast<std::size_t>(spec.shard.dim)];
-    if (spec.shape.size() < 2 || theirs.part >= theirs.parts || extent % theirs.parts != 0)
-      continue;
-    parameter.spec.shard = theirs;
-    return;
-  }
-}
-
 // One step of one layout against the reference's.
 template <class P>
 class Comparison {
@@ -44,8 +31,8 @@ class Comparison {
   using Groups = std::vector<std::vector<LogicalTensor>>;
 
   Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer<P>& trainer,
-             LayoutErrors& errors)
-      : world_(world), reference_(reference), groups_(groups), trainer_(trainer), errors_(errors) {}
+             InjectedFault fault, LayoutErrors& errors)
+      : world_(world), reference_(reference), groups_(groups), trainer_(trainer), fault_(fault), errors_(errors) {}
 
   void run(Index step) {
     load_state();
@@ -80,10 +67,8 @@ class Comparison {
 
   void load_state() {
     const ParameterStore<Compute<P>>& store = trainer_.parameters();
-    std::vector<Parameter> shards = store.parameters();
-    if (world_.context().injected_fault == InjectedFault::swap_shards)
-      swap_a_shard(shards);
-    const std::vector<double> weights = local_part(SnapshotArray::weights_before, shards);
+    const std::vector<double> weights =
+        local_part(SnapshotArray::weights_before, with_fault(fault_, store.parameters()));
     const AdamW<Compute<P>>& optimizer = trainer_.optimizer();
     pack(weights, store.weights().held(), store.weights().values());
     if constexpr (has_masters<Compute<P>>)
@@ -133,6 +118,7 @@ class Comparison {
   const Snapshot& reference_;
   Groups& groups_;
   Trainer<P>& trainer_;
+  InjectedFault fault_;
   LayoutErrors& errors_;
 };
 
@@ -151,16 +137,6 @@ std::string first_problem(const std::string& text) {
   const std::string after_place = ": ";
   const std::size_t place = line.find(after_place);
   return place == std::string::npos ? line : line.substr(place + after_place.size());
-}
-
-// The config of this rank. With InjectedFault::wrong_positions the last tensor rank has other rotary positions.
-RunConfig with_injected_fault(RunConfig config, const ProcessMesh& mesh) {
-  const bool is_here = mesh.tp().size() > 1 && mesh.tp().rank() + 1 == mesh.tp().size();
-  if (is_here && mesh.world().context().injected_fault == InjectedFault::wrong_positions) {
-    config.model.shape.rotary.scaling = RotaryScaling::linear;
-    config.model.shape.rotary.factor = 2;
-  }
-  return config;
 }
 
 std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, int world_size) {
@@ -198,14 +174,12 @@ double LayoutErrors::worst() const {
 template <class P>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done) {
-  const InjectedFault injected = world.context().injected_fault;
   check_token_files(config, world);
   ParameterStore<Compute<P>> whole;
   const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
   std::vector<LayoutToTry> all = layouts_to_try(config, world.size());
-  world.inject(InjectedFault::none);  // the reference is right
   std::optional<Reference<P>> reference;
   std::optional<SavedReference> saved;
   if (options.against.empty())
@@ -213,15 +187,15 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   else
     saved.emplace(options.against, config, world);
   for (Index step = 0; step < options.steps; ++step) {
-    world.inject(InjectedFault::none);
     const Snapshot snapshot = saved ? saved->step(step, whole.parameters()) : reference->step();
-    world.inject(injected);
     for (LayoutToTry& candidate : all) {
       if (candidate.config) {
         const Layout layout = make_run_layout(*candidate.config, world.size());
-        const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
-        Trainer<P> trainer(ExecSpace(), with_injected_fault(*candidate.config, mesh), layout, mesh);
-        Comparison<P>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
+        const InjectedFault fault = options.planted;
+        const ProcessMesh mesh = with_fault(fault, ProcessMesh(world, layout.mesh(), layout.virtual_stages > 1));
+        Trainer<P> trainer(ExecSpace(), with_fault(fault, *candidate.config, mesh), layout, mesh);
+        inject(fault, trainer);
+        Comparison<P>(world, snapshot, groups, trainer, fault, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)
         done(candidate.result);

@@ -71,7 +71,7 @@ says "from the times of [emulate]"
 ! grep -q "+-" out.txt || fail "an error bar of imitated times, which nobody knows"
 expect 0 '"explained_by": "slow_rank"' "$espalier" diagnose slow_rank --against good --json
 expect 0 "against good" "$espalier" diagnose slow_rank --against good
-says "emulate.slow_factor: 1.5 (was 1)" "where the time goes" " % longer than "
+says "emulate.slow_factor: 1.5 (was absent)" "where the time goes" " % longer than "
 (($(awk '{ if (length($0) > most) most = length($0) } END { print most }' out.txt) <= 120)) || fail "a line is too long"
 
 if ((ranks == 2)); then

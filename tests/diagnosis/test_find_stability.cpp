@@ -143,11 +143,11 @@ RecordedRun dead_run() {
   for (int rank = 0; rank < 3; ++rank) {
     PositionWriter writer;
     writer.set_rank(rank, 3);
-    writer.set_step(8);
-    writer.set_operation(4, "F2", 0, 2);
+    writer.step_begins(8);
+    writer.operation_begins(4, "F2", 0, 2);
     if (rank != 1) {
       const int peer = 1;
-      writer.enter_wait("receive of activations", "pp", 12, std::span<const int>(&peer, 1));
+      writer.wait_begins("receive of activations", "pp", 12, std::span<const int>(&peer, 1));
     }
     run.positions.push_back(writer.current());
     run.read_at = run.positions.back().alive;

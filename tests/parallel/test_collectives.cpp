@@ -14,6 +14,7 @@
 #include "parallel/collectives.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
+#include "tests/support/message_delays.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -107,7 +108,7 @@ TEST(Collectives, SameBitsWhateverTheDelaysAndCuts) {
   const Index count = 3001;
   const auto wanted = rank_order_sums<float>(world().size(), count);
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    world().set_test_delays(3000, seed);
+    delay_messages(world(), 3000, seed);
     world().set_max_message_bytes(seed % 2 == 0 ? 1000
                                                 : std::size_t{1} << 30);  // 1000: cut inside a slice, 12 bytes left
     const auto data = make_tensor(contributions<float>(world().rank(), count));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/collectives.hpp"
+#include "parallel/emulated_links.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/point_to_point.hpp"
 #include "tests/parallel/contributions.hpp"
@@ -22,9 +23,9 @@ class Emulate {
  public:
   explicit Emulate(const EmulatedLinks& links) {
     barrier(world());
-    world().set_emulated_links(links);
+    emulate_links(world(), links);
   }
-  ~Emulate() { world().set_emulated_links({}); }
+  ~Emulate() { emulate_links(world(), {}); }
 };
 
 TEST(LinkQueue, MessagesOfOneTierGoOneAfterAnother) {
@@ -89,7 +90,6 @@ TEST(EmulatedLinksOfFour, SlowLinksBetweenNodesOnly) {
 TEST(EmulatedLinksPeers, ACommunicatorHasAMessageScaleOfItsOwn) {
   ASSERT_GT(world().size(), 1) << "no peer";
   const Communicator scaled = world().duplicate("scaled");
-  scaled.set_message_scale(30);
   const auto out = make_tensor(std::vector<float>(1000, 1.0f));
   const auto in = make_tensor(std::vector<float>(1000));
   const auto transit = [&](const Communicator& communicator) {
@@ -100,10 +100,10 @@ TEST(EmulatedLinksPeers, ACommunicatorHasAMessageScaleOfItsOwn) {
     return world().clock().now() - receive.sent_at();
   };
   // 4000 bytes at 400 kB/s: 0.01 s each, and 0.3 s where a byte counts as 30. Stamps and barriers are free of that.
-  const Emulate emulate({.within_node = {.bytes_per_second = 4e5}, .between_nodes = {}});
+  const Emulate emulate({.within_node = {.bytes_per_second = 4e5}, .between_nodes = {}, .scales = {{"scaled", 30}}});
   EXPECT_GE(transit(scaled), 0.3);
   EXPECT_LT(transit(world()), 0.2);
-  EXPECT_GE(transit(scaled.duplicate("its copy")), 0.3) << "reductions go over copies";
+  EXPECT_GE(transit(scaled.duplicate("scaled gradients")), 0.3) << "reductions go over copies";
   barrier(world());
 }
 

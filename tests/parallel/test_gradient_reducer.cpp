@@ -14,6 +14,7 @@
 #include "parallel/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
+#include "tests/support/message_delays.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -75,7 +76,7 @@ TYPED_TEST(GradientReducerOf, SameBitsWithDelaysAndAnyBuckets) {
     for (const int in_flight : {1, 4}) {
       GradientReducer<TypeParam> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
                                          {.bucket_bytes = bucket_bytes, .buckets_in_flight = in_flight});
-      world().set_test_delays(bucket_bytes < 500 ? 50 : 1000, ++seed);
+      delay_messages(world(), bucket_bytes < 500 ? 50 : 1000, ++seed);
       this->fill(gradients, 0);
       reducer.begin_step();
       for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s)

@@ -128,9 +128,9 @@ TEST(Position, OtherEnds) {
 
 TEST(Position, LongTextsAreCut) {
   PositionWriter writer;
-  writer.set_operation(3, std::string(1000, 'x'), 1, 2);
+  writer.operation_begins(3, std::string(1000, 'x'), 1, 2);
   const std::vector<int> peers{0, 1, 2, 3, 4, 5, 6, 7};
-  writer.enter_wait(std::string(1000, 'y'), std::string(1000, 'z'), 5, peers);
+  writer.wait_begins(std::string(1000, 'y'), std::string(1000, 'z'), 5, peers);
   EXPECT_EQ(std::string(writer.current().operation.data()).size(), writer.current().operation.size() - 1);
   EXPECT_EQ(std::string(writer.current().waits_for.data()).size(), writer.current().waits_for.size() - 1);
   EXPECT_EQ(writer.current().num_peers, Position::max_peers);
@@ -140,15 +140,15 @@ TEST(Position, LongTextsAreCut) {
 TEST(Position, GoesOnInAnotherPlace) {
   PositionWriter writer;
   writer.set_rank(3, 8);
-  writer.set_step(12);
+  writer.step_begins(12);
   Position place;
   writer.keep_in(&place);
   EXPECT_EQ(place.rank, 3);
   EXPECT_EQ(place.step, 12);
-  writer.set_operation(0, "forward", 0, 4);
+  writer.operation_begins(0, "forward", 0, 4);
   EXPECT_EQ(place.microbatch, 4);
   writer.keep_in(nullptr);
-  writer.set_step(13);
+  writer.step_begins(13);
   EXPECT_EQ(place.step, 12);
   EXPECT_EQ(writer.current().step, 13);
   EXPECT_EQ(writer.current().microbatch, 4);
@@ -163,23 +163,23 @@ TEST(Position, StreamsWaitBehindTheHost) {
   const std::vector<int> peers{2};
   writer.enter_stream_wait("a sum", "tp", 4, peers, 1.5);
   EXPECT_NEAR(now.since, now.alive - 1.5, 0.5);
-  writer.set_operation(7, "F1", 0, 1);
+  writer.operation_begins(7, "F1", 0, 1);
   EXPECT_EQ(now.waiting, 1);
   EXPECT_EQ(now.operation_index, 7);
   EXPECT_STREQ(now.waits_for.data(), "a sum");
-  writer.enter_wait("a flag", "world", 9, std::vector<int>{0, 1});
+  writer.wait_begins("a flag", "world", 9, std::vector<int>{0, 1});
   EXPECT_STREQ(now.waits_for.data(), "a flag");
-  writer.leave_wait();
+  writer.wait_ends();
   EXPECT_EQ(now.waiting, 1);
   EXPECT_STREQ(now.waits_for.data(), "a sum");
   EXPECT_STREQ(now.communicator.data(), "tp");
   EXPECT_EQ(now.sequence, 4U);
   ASSERT_EQ(now.num_peers, 1);
   EXPECT_EQ(now.peers[0], 2);
-  writer.enter_wait("a flag", "world", 9, peers);
+  writer.wait_begins("a flag", "world", 9, peers);
   writer.leave_stream_wait();
   EXPECT_STREQ(now.waits_for.data(), "a flag");
-  writer.leave_wait();
+  writer.wait_ends();
   EXPECT_EQ(now.waiting, 0);
   const double alive = now.alive;
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -195,7 +195,7 @@ TEST(Position, CanBeReadAtAnyTime) {
   std::atomic<bool> stop = false;
   std::thread thread([&] {
     for (int i = 0; !stop; ++i) {
-      writer.set_operation(i, std::to_string(i), i, i);
+      writer.operation_begins(i, std::to_string(i), i, i);
       if (i % 64 == 0)  // a rank computes between two writes
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -233,7 +233,7 @@ TEST(PositionPeers, WaitsAreWrittenDown) {
   EXPECT_TRUE(contains(place.waits_for.data(), "receive of activations")) << place.waits_for.data();
   world().set_deadline(60);
   world().keep_position_in(nullptr);
-  world().position().leave_wait();
+  world().position().wait_ends();
   barrier(world());
   EXPECT_EQ(world().position().current().waiting, 0);
 }

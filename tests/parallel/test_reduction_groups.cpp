@@ -15,9 +15,11 @@
 #include "core/optim/adamw.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/gradient_reducer.hpp"
+#include "parallel/injected_fault.hpp"
 #include "parallel/process_mesh.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
+#include "tests/support/message_delays.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -50,12 +52,14 @@ struct Stage {
   }
 
   GradientReducer<S> reducer(int zero_stage, int buckets_in_flight = 3, std::optional<ScalarType> wire = {}) const {
-    return GradientReducer<S>(ExecSpace(), mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
-                              parameters.parameters(),
-                              {.bucket_bytes = narrow_bucket,
-                               .buckets_in_flight = buckets_in_flight,
-                               .zero_stage = zero_stage,
-                               .wire = wire});
+    return reducer(mesh.reductions(), {.bucket_bytes = narrow_bucket,
+                                       .buckets_in_flight = buckets_in_flight,
+                                       .zero_stage = zero_stage,
+                                       .wire = wire});
+  }
+  GradientReducer<S> reducer(const ReductionCommunicators& communicators, const ReducerOptions& options) const {
+    return GradientReducer<S>(ExecSpace(), communicators, parameters.flat_gradients(), parameters.segments(),
+                              parameters.parameters(), options);
   }
 
   void fill_gradients(Index shift) const {
@@ -162,7 +166,7 @@ TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
       std::vector<int> order(stage.parameters.segments().size());
       std::iota(order.begin(), order.end(), 0);
       for (int step = 0; step < 2; ++step) {
-        world().set_test_delays(100, static_cast<std::uint64_t>(step + 1));
+        delay_messages(world(), 100, static_cast<std::uint64_t>(step + 1));
         std::shuffle(order.begin(), order.end(), random);
         stage.fill_gradients(step);
         reducer.begin_step();
@@ -171,7 +175,7 @@ TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
         reducer.wait();
         stage.expect_sums(reducer.owned(), step, "delayed");
       }
-      world().set_test_delays(0, 0);
+      delay_messages(world(), 0);
     }
 }
 
@@ -325,11 +329,9 @@ TEST(ReductionGroups, InjectedFaultsLeaveOutASum) {
   const RestoreSettings restore;
   for (const MeshLayout& layout : layouts())
     for (const InjectedFault fault : {InjectedFault::no_tied_reduction, InjectedFault::no_tensor_sum}) {
-      world().inject(fault);
       const Stage<double> stage(layout);
       stage.fill_gradients(0);
-      auto reducer = stage.reducer(0);
-      world().inject(InjectedFault::none);
+      auto reducer = stage.reducer(with_fault(fault, stage.mesh.reductions()), {.bucket_bytes = narrow_bucket});
       reducer.begin_step();
       reducer.wait();
       const auto gradients = to_vector(stage.parameters.flat_gradients());

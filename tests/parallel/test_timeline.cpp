@@ -18,14 +18,22 @@ using namespace test;
 
 TEST(Timeline, RecordsOnlyWhileSwitchedOn) {
   Timeline timeline;
-  timeline.record({.name = "before"});
+  timeline.spent({.what = "before", .end = 1});
   timeline.switch_on();
-  timeline.record({.name = "forward", .category = "forward", .chunk = 1, .microbatch = 2, .begin = 0.5, .end = 1});
+  timeline.step_begins(7);
+  timeline.spent({.what = "F1", .phase = Phase::forward, .begin = 0.5, .end = 1, .chunk = 1, .microbatch = 2});
+  timeline.spent({.what = "nothing", .begin = 1, .end = 1});
+  timeline.evaluation_begins();
+  timeline.spent({.what = "of no step", .end = 1});
+  timeline.evaluation_ends();
   timeline.switch_off();
-  timeline.record({.name = "after"});
+  timeline.spent({.what = "after", .end = 1});
   const auto events = timeline.take();
   ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].name, "F1");
+  EXPECT_STREQ(events[0].category, "forward");
   EXPECT_EQ(events[0].microbatch, 2);
+  EXPECT_EQ(events[0].step, 7);
   EXPECT_TRUE(timeline.events().empty());
 }
 

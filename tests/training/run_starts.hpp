@@ -34,8 +34,8 @@ inline Start start_run(const RunConfig& config, TrainOptions options,
   Start start;
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
-  world().position().set_step(-1);  // not that of the start before
-  world().position().set_operation(-1, "", -1, -1);
+  world().position().step_begins(-1);  // not that of the start before
+  world().position().operation_begins(-1, "", -1, -1);
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
   events.validation = [&](Index step, double loss) { start.validations.emplace_back(step, loss); };

@@ -3,6 +3,7 @@
 // Any number of replicas trains the model of one rank.
 #include <gtest/gtest.h>
 
+#include "tests/support/message_delays.hpp"
 #include "tests/training/tiny_run.hpp"
 
 namespace espalier::test {
@@ -29,9 +30,9 @@ TEST(DataParallel, SameBitsTwiceAlsoWithDelayedMessages) {
   const Curve first = train_curve<Fp32>(config, world(), 10);
   const Curve second = train_curve<Fp32>(config, world(), 10);
   EXPECT_EQ(first, second);
-  world().set_test_delays(2000, 42);
+  delay_messages(world(), 2000, 42);
   const Curve delayed = train_curve<Fp32>(config, world(), 10);
-  world().set_test_delays(0, 0);
+  delay_messages(world(), 0);
   EXPECT_EQ(first, delayed);
 }
 

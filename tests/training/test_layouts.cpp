@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tests/support/message_delays.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
@@ -142,9 +143,9 @@ TEST(Layouts, SameBitsTwiceAlsoWithDelayedMessages) {
     const RunConfig config = laid_out(base, overrides);
     const Curve first = train_curve<Fp32>(config, world(), 6);
     EXPECT_EQ(train_curve<Fp32>(config, world(), 6), first) << text_of(config);
-    world().set_test_delays(500, 42);
+    delay_messages(world(), 500, 42);
     const Curve delayed = train_curve<Fp32>(config, world(), 6);
-    world().set_test_delays(0, 0);
+    delay_messages(world(), 0);
     EXPECT_EQ(delayed, first) << text_of(config) << ", with delays";
   }
 }

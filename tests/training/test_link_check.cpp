@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/collectives.hpp"
+#include "parallel/emulated_links.hpp"
 #include "tests/support/world.hpp"
 #include "training/link_check.hpp"
 
@@ -12,14 +13,14 @@ namespace {
 // Latencies far above what ranks that share cores lose by chance.
 nlohmann::json check_emulated(const LinkDelay& delayed) {
   barrier(world());
-  world().set_emulated_links({.within_node = {.latency = 0.02}, .between_nodes = {}, .delayed = delayed});
+  emulate_links(world(), {.within_node = {.latency = 0.02}, .between_nodes = {}, .delayed = delayed});
   nlohmann::json links;
   {
     const ProcessMesh mesh(world(), make_layout(world().size(), 1, 0, 1));
     links = check_links(mesh);
   }
   barrier(world());
-  world().set_emulated_links({});
+  emulate_links(world(), {});
   return links;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "parallel/emulated_links.hpp"
 #include "parallel/pipeline_simulator.hpp"
 #include "tests/training/tiny_run.hpp"
 
@@ -17,8 +18,8 @@ constexpr int num_attempts = 3;        // other programs on the machine may dist
 // Links that cost next to nothing, so that waits sleep: four ranks on two cores must not poll their time away.
 class EmulatedLinksGuard {
  public:
-  explicit EmulatedLinksGuard(const EmulatedLinks& links) { world().set_emulated_links(links); }
-  ~EmulatedLinksGuard() { world().set_emulated_links({}); }
+  explicit EmulatedLinksGuard(const EmulatedLinks& links) { emulate_links(world(), links); }
+  ~EmulatedLinksGuard() { emulate_links(world(), {}); }
 };
 const EmulatedLinks fast_links{.within_node = {.latency = 1e-6}, .between_nodes = {}};
 

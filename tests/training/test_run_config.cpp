@@ -55,6 +55,17 @@ TEST(RunConfig, OneModelInTwoSpellingsIsOneConfig) {
   EXPECT_EQ(to_toml(given), to_toml(derived));
 }
 
+// What rehearsals and tests hand over.
+TEST(RunConfig, EmulationIsWrittenWhereItIsOn) {
+  EXPECT_EQ(to_toml(RunConfig{}).find("emulate"), std::string::npos);
+  const RunConfig config = parse_run_config(good, "run.toml", {"emulate.forward=0.5", "emulate.part_percent=[10]"}, 1);
+  const std::string text = to_toml(config);
+  EXPECT_CONTAINS(text, "\n[emulate]\nforward = 0.5 ");
+  EXPECT_CONTAINS(text, "\npart_percent = [10] ");
+  EXPECT_EQ(text.find("latency"), std::string::npos) << text;
+  EXPECT_EQ(parse_run_config(text, "resolved", {}, 1).emulate, config.emulate);
+}
+
 TEST(RunConfig, StepsFromTokens) {
   const RunConfig config =
       parse_run_config(good, "run.toml", {"run.steps=0", "run.tokens=\"1M\"", "batch.sequence_length=100"}, 1);
@@ -62,7 +73,7 @@ TEST(RunConfig, StepsFromTokens) {
 }
 
 TEST(RunConfig, NoKeyTakesWhatIsNotFinite) {
-  std::istringstream lines(to_toml(RunConfig{}));
+  std::istringstream lines(to_toml(RunConfig{}) + all_emulate_keys());
   std::string section;
   int num_keys = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -188,10 +199,10 @@ TEST(RunConfig, RecomputationByStage) {
   EXPECT_CONTAINS(without_layers, "has 1 entries");
 }
 
-// Every key of the config, as `espalier train --keys` prints it: section.key and its default.
+// Every key of the config, as `espalier train --keys` prints it, and those of [emulate]: section.key and its default.
 std::vector<std::pair<std::string, std::string>> all_keys() {
   std::vector<std::pair<std::string, std::string>> keys;
-  std::istringstream text(to_toml(RunConfig{}));
+  std::istringstream text(to_toml(RunConfig{}) + all_emulate_keys());
   std::string section;
   for (std::string line; std::getline(text, line);) {
     const std::size_t equals = line.find(" = ");

@@ -16,6 +16,7 @@
 #include "parallel/collectives.hpp"
 #include "tests/support/world.hpp"
 #include "training/layouts_to_verify.hpp"
+#include "training/step_pace.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier::test {
@@ -94,10 +95,12 @@ template <class P>
 struct TrainerOn {
   Layout layout;
   ProcessMesh mesh;
+  StepPace pace;
   Trainer<P> trainer;
   TrainerOn(const RunConfig& config, const Communicator& communicator)
       : layout(make_run_layout(config, communicator.size())),
         mesh(communicator, layout.mesh()),
+        pace(config, layout, mesh),
         trainer(ExecSpace(), config, layout, mesh) {}
 };
 
