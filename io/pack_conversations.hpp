@@ -40,8 +40,8 @@ struct ConversationSummary {
 /// With a sequence length T, rows of T tokens hold whole conversations (io/best_fit.hpp), and a longer one is cut: the
 /// samples of a loader with that length are these rows. Room that is left belongs to the last conversation of a row
 /// and does not count. Which conversations validate: those whose random number, of the seed and their text, is below
-/// the fraction. Keeps 8 bytes a conversation, and some MiB a thread; rows are made of a file PATH.conversations, which
-/// is removed.
+/// the fraction. Keeps about 60 bytes a conversation, and some MiB a thread; rows are made of a file
+/// PATH.conversations, which is removed.
 /// @throws Error before anything is written under the name of an output: (data) for a line that holds no conversation,
 /// or a file without one, (usage) for outputs that are inputs
 ConversationSummary pack_conversations(const std::vector<Path>& files, const Tokenizer& tokenizer,

@@ -9,6 +9,7 @@
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
+#include "io/json_text.hpp"
 #include "io/own_output.hpp"
 
 namespace espalier {
@@ -62,18 +63,17 @@ json pack_identity(const std::vector<Path>& files, const Tokenizer& tokenizer, c
                                   std::filesystem::last_write_time(file, ignored).time_since_epoch().count());
     inputs.update(text.data(), text.size());
   }
-  return {
-      {"inputs", inputs.xxh3_128()},
-      {"tokenizer", tokenizer.name()},
-      {"--validation", validation_output.string()},
-      {"--validation-fraction", options.validation_fraction},
-      {"--seed", options.seed},
-      {"--key", options.key},
-      {"--document-separator", json(options.document_separator).dump(-1, ' ', true, json::error_handler_t::replace)},
-      {"--document-end", options.document_end},
-      {"--add-special-tokens", options.add_special_tokens},
-      {"--skip-bad", options.skip_bad},
-      {"--allow-binary", options.allow_binary}};
+  return {{"inputs", inputs.xxh3_128()},
+          {"tokenizer", tokenizer.name()},
+          {"--validation", json_text(json(validation_output.string()))},
+          {"--validation-fraction", options.validation_fraction},
+          {"--seed", options.seed},
+          {"--key", options.key},
+          {"--document-separator", json_text(json(options.document_separator))},
+          {"--document-end", options.document_end},
+          {"--add-special-tokens", options.add_special_tokens},
+          {"--skip-bad", options.skip_bad},
+          {"--allow-binary", options.allow_binary}};
 }
 
 PackJournal::PackJournal(const Path& output, json identity, std::chrono::milliseconds interval)
@@ -109,7 +109,7 @@ bool PackJournal::is_due() const { return std::chrono::steady_clock::now() - las
 
 void PackJournal::write(const PackState& state) {
   nlohmann::ordered_json journal = {{"espalier_pack_journal", 1}, {"identity", identity_}, {"state", json(state)}};
-  write_output(path_, journal_mark, journal.dump());
+  write_output(path_, journal_mark, json_text(journal));
   last_ = std::chrono::steady_clock::now();
 }
 

@@ -18,21 +18,25 @@
 namespace espalier {
 namespace {
 
-void check_text(const Path& path, std::string_view bytes) {
-  const std::optional<FileKind> kind = marked_kind(bytes);
+// @param offset of the bytes in the text: a mark of another format stands at its beginning
+void check_text(const Path& path, std::string_view bytes, Index offset) {
+  const std::optional<FileKind> kind = offset == 0 ? marked_kind(bytes) : std::nullopt;
   const std::size_t zero = bytes.find('\0');
   if (!kind && zero == std::string::npos)
     return;
   throw Error(ExitCode::data,
               {.what = "a file to pack is not text",
                .where = path.string(),
-               .got = kind ? kind->name : fmt::format("a zero byte at offset {}", zero),
+               .got = kind ? kind->name : fmt::format("a zero byte at offset {}", offset + static_cast<Index>(zero)),
                .wanted = "plain text",
                .todo = fmt::format("{}leave it out: --exclude '{}'; or take it: --allow-binary",
                                    kind ? kind->todo + "; or " : "", as_pattern(path.filename().string()))});
 }
 
 std::string name_of(const Path& path) { return is_standard_input(path) ? "standard input" : path.string(); }
+
+// A text and its tokens, which need about as much.
+std::size_t bytes_with_tokens(std::size_t bytes) { return 2 * bytes; }
 
 Index threads_for(const Tokenizer& tokenizer, const PackOptions& options) {
   if (tokenizer.is_local() && options.key.empty())  // no work: reading and writing take longer
@@ -97,8 +101,11 @@ PackSummary Packer::run() {
   summary.train_tokens = train_->num_tokens();
   summary.validation_tokens = validation_ ? validation_->num_tokens() : 0;
   summary.warnings = notes_.warnings(files_, summary);
-  if (validation_)
+  train_->complete();
+  if (validation_) {
+    validation_->complete();
     validation_->finish();
+  }
   train_->finish();
   return summary;
 }
@@ -157,16 +164,20 @@ void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_surv
   const std::unique_ptr<TextReader> reader =
       read_text(*source, begin, options_.key, options_.document_separator, output_.parent_path());
   const std::string first_bytes(reader->first_bytes());
-  if (!options_.allow_binary && options_.key.empty() && begin.offset == 0)
-    check_text(path, first_bytes);
+  if (is_checked() && begin.offset == 0)
+    check_text(path, first_bytes, 0);
   TextBlock block;
-  while (reader->next(block))
+  while (reader->next(block)) {
+    if (is_checked())
+      check_text(path, block.bytes, block.begin.offset);
     visit(block, files_before_ + source->file_bytes());
+  }
   if (!is_survey && begin.offset == 0)
     notes_.see(name_of(path), first_bytes, reader->num_separators());
 }
 
 void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
+  const std::size_t bytes = bytes_with_tokens(block.bytes.size());
   const auto taken = std::make_shared<TextBlock>(std::move(block));
   const auto packed = std::make_shared<PackedBlock>();
   work_->add(
@@ -177,7 +188,8 @@ void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
       [this, taken, packed, file, file_bytes] {
         finish_block(*packed, file);
         finished_to(file, taken->end, file_bytes);
-      });
+      },
+      bytes);
 }
 
 void Packer::finish_block(const PackedBlock& packed, std::size_t file) {
@@ -217,6 +229,8 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
     auto text =
         std::make_shared<std::string>(std::min(most_part_bytes(tokenizer_), static_cast<std::size_t>(end - at)), '\0');
     read(at, text->data(), text->size());
+    if (is_checked())
+      check_text(files_[file], *text, at);
     text->resize(part_bytes(tokenizer_, *text, at + static_cast<Index>(text->size()) < end));
     const Index size = static_cast<Index>(text->size());
     const EncodeOptions options{options_.add_special_tokens, at == begin, at + size == end};
@@ -246,7 +260,8 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
             position = after;
           }
           finished_to(file, position, file_bytes);
-        });
+        },
+        bytes_with_tokens(static_cast<std::size_t>(size)));
   }
 }
 
@@ -294,6 +309,19 @@ void Packer::tell(Index file_bytes, bool is_survey) {
          .is_survey = is_survey});
 }
 
+// What else there is to change, of what was given.
+std::string Packer::remedies() const {
+  std::string text;
+  if (splits_)
+    text += fmt::format(", or a --validation-fraction {} than {}", state_.has_train_text ? "above" : "below",
+                        options_.validation_fraction);
+  if (!options_.document_separator.empty())
+    text += ", or another --document-separator";
+  if (!options_.key.empty() && state_.summary.num_documents == 0)
+    text += fmt::format(": no line has a text that is not empty under \"{}\"", options_.key);
+  return text;
+}
+
 void Packer::require_text() {
   const PackSummary& summary = state_.summary;
   if (summary.num_documents == 0 && summary.num_bad_lines > 0 && every_bad_line_lacks_key_)
@@ -314,7 +342,7 @@ void Packer::require_text() {
                                       ? ""
                                       : fmt::format(", {} left out ({})", counted(summary.num_bad_lines, "line"),
                                                     summary.first_bad_line)),
-               .todo = "give more text, or change the validation fraction or the document separator"});
+               .todo = "give more text" + remedies()});
 }
 
 }  // namespace espalier

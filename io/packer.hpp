@@ -24,6 +24,7 @@ class Packer {
  private:
   using VisitBlock = std::function<void(TextBlock& block, Index file_bytes)>;
 
+  bool is_checked() const { return !options_.allow_binary && options_.key.empty(); }  // for zero bytes
   void survey();
   void open_outputs();
   void read_file(std::size_t file, const TextPosition& begin, bool is_survey, const VisitBlock& visit);
@@ -35,6 +36,7 @@ class Packer {
   void finished_to(std::size_t file, const TextPosition& position, Index file_bytes);
   void tell(Index file_bytes, bool is_survey);
   void require_text();
+  std::string remedies() const;
   TokenFileWriter& writer(bool is_validation) { return is_validation ? *validation_ : *train_; }
 
   const std::vector<Path>& files_;
