@@ -14,6 +14,8 @@
 namespace espalier {
 namespace {
 
+// NOLINTBEGIN(bugprone-suspicious-missing-comma): the formatter cuts long ones
+
 // Conditions that do not hold: conversations have no tools, no thoughts beside their contents and no date.
 constexpr std::string_view false_conditions[] = {"tools",
                                                  "message.tool_calls",
@@ -148,6 +150,8 @@ constexpr std::string_view known_tags[] = {
     "{{system_message}}",
     "{{tool_call.arguments|tojson}}",
     "{{tool_call.name}}"};
+
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 bool is_one_of(std::string_view text, auto& list) { return std::ranges::find(list, text) != std::end(list); }
 
