@@ -66,7 +66,7 @@ std::uint64_t input_hash(const Path& file) {
 
 json pack_identity(const Tokenizer& tokenizer, const Path& validation_output, const PackOptions& options) {
   return {{"tokenizer", tokenizer.name()},
-          {"--validation", json_text(json(validation_output.string()))},
+          {"--validation", validation_output.empty() ? "" : json_text(json(validation_output.string()))},
           {"--validation-fraction", options.validation_fraction},
           {"--seed", options.seed},
           {"--key", options.key},
