@@ -8,6 +8,7 @@
 #include "app/command_line.hpp"
 #include "app/print.hpp"
 #include "app/token_files.hpp"
+#include "io/text/tokenizer.hpp"
 #include "io/token_convert.hpp"
 #include "io/units.hpp"
 
@@ -18,6 +19,7 @@ struct ConvertCommand {
   std::vector<std::string> inputs;
   std::string output;
   std::string format;
+  std::string tokenizer;
   Index document_end = -1;
   ConvertOptions options;
 };
@@ -27,6 +29,11 @@ int convert(ConvertCommand command) {
   options.format = command.format == "megatron" ? TokenFormat::megatron : TokenFormat::espalier;
   if (command.document_end >= 0)
     options.document_end = static_cast<TokenId>(command.document_end);
+  if (!command.tokenizer.empty()) {
+    const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(command.tokenizer);
+    options.tokenizer = tokenizer->name();
+    options.tokenizer_size = tokenizer->vocab_size();
+  }
   const ConvertSummary summary =
       convert_tokens({command.inputs.begin(), command.inputs.end()}, command.output, options);
   for (const Path& path : summary.written)
@@ -60,8 +67,9 @@ void add_data_convert(CLI::App& parent, Chosen& chosen) {
   app->add_option("--vocab-size", command->options.vocab_size,
                   "every token is below it; default: as the inputs state, or what their largest token needs")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
-  app->add_option("--tokenizer", command->options.tokenizer,
-                  "name of the tokenizer in the header, if no input states one");
+  app->add_option(
+      "--tokenizer", command->tokenizer,
+      "byte, a tokenizer's file, or a directory with one: it made the tokens, where no input states its name");
   app->footer("  espalier data convert corpus --output corpus.tokens --format espalier");
   app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return convert(*command); }; });
 }

@@ -32,12 +32,13 @@ struct PackCommand {
   PackOptions options;
 };
 
-// "<|endoftext|>", or an id.
+// An id, or "<|endoftext|>".
 TokenId token_of(const std::string& text, const Tokenizer& tokenizer) {
-  if (const TokenId token = tokenizer.special_token(text); token >= 0)
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (const TokenId token = is_number ? -1 : tokenizer.special_token(text); token >= 0)
     return token;
-  const auto id = parse_count(text);
-  if (!id || *id < 0 || *id >= tokenizer.vocab_size())
+  const auto id = is_number ? parse_count(text) : std::nullopt;
+  if (!id || *id >= tokenizer.vocab_size())
     throw Error(ExitCode::usage, {.what = "the token that ends documents is not known",
                                   .got = "--document-end " + text,
                                   .wanted = fmt::format("a special token of {}, or an id below {}", tokenizer.name(),
@@ -107,6 +108,11 @@ std::string parts_text(const PackSummary& summary) {
 }
 
 PackSummary pack_with_bar(const PackCommand& command) {
+  if (!command.exclude.empty() && std::ranges::find(command.inputs, "-") != command.inputs.end())
+    throw Error(ExitCode::usage, {.what = "standard input has no files to leave out",
+                                  .got = "--exclude with the input -",
+                                  .wanted = "one of the two",
+                                  .todo = "name files, or pipe in only what is to be packed"});
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(command.tokenizer);
   PackOptions options = command.options;
@@ -156,7 +162,7 @@ void add_pack(CLI::App& data, Chosen& chosen) {
                        "text that ends a document; none: every file is one document");
   pack_app->add_option("--key", command->options.key, "the inputs are JSON lines, each with a document under this key");
   pack_app->add_option("--document-end", command->document_end,
-                       "special token, or its id, to put behind each document");
+                       "id of a token, or the text of a special one, to put behind each document");
   pack_app->add_flag("--skip-bad", command->options.skip_bad,
                      "leave out lines that are not UTF-8, or not JSON with a text");
   pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0")

@@ -17,6 +17,7 @@
 #include "app/print.hpp"
 #include "app/progress.hpp"
 #include "app/stop_requests.hpp"
+#include "app/stop_together.hpp"
 #include "core/stopwatch.hpp"
 #include "io/json_numbers.hpp"
 #include "io/json_text.hpp"
@@ -100,14 +101,19 @@ Index useful_micro_batch(const std::vector<TokenFile>& files, const Evaluated& e
   return std::min(config.layout.micro_batch, (sequences + num_ranks - 1) / num_ranks);
 }
 
-// What the tokenizer of a file is called, where it and the model's both are known, and differ.
-std::string other_tokenizer(const std::vector<TokenFile>& files, const std::string& tokenizer) {
+// Where both tokenizers are known.
+void require_tokenizer(const std::vector<TokenFile>& files, const Evaluated& evaluated) {
+  const std::string& learned = evaluated.state.tokenizer;
   for (const TokenFile& file : files)
-    if (const std::string& own = file.info().tokenizer; !own.empty() && !tokenizer.empty() && own != tokenizer)
-      return fmt::format("warning: {} has tokens of the tokenizer {}, and the model learned those of {}",
-                         file.info().path.string(), own, tokenizer);
-  return "";
+    if (const std::string& own = file.info().tokenizer; !own.empty() && !learned.empty() && own != learned)
+      throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
+                                         .where = file.info().path.string(),
+                                         .got = own,
+                                         .wanted = fmt::format("{}, as in {}", learned, evaluated.path),
+                                         .todo = "pack the text with the tokenizer of the checkpoint"});
 }
+
+bool has_rows(const TokenFile& file) { return file.info().row_length > 0; }
 
 // Matrix products as in the run, if this program can, so that the loss is the run's to the last bits.
 template <class P>
@@ -126,28 +132,6 @@ void set_products(const Evaluated& evaluated, const Communicator& world) {
                       stored));
   }
 }
-
-// A request to stop on any rank, once all know of it.
-class StopTogether {
- public:
-  explicit StopTogether(const Communicator& world) : world_(world) {}
-  bool asked() {
-    const std::string name = stop_request();
-    if (!name.empty())
-      name_ = name;
-    return all_reduce(world_, Index{name.empty() ? 0 : 1}, ReduceOp::max) > 0;
-  }
-  int end(const std::string& done) const {
-    if (world_.rank() == 0)
-      print_note("stopped{} after {}; nothing was written; run the same command again\n",
-                 name_.empty() ? "" : " by " + name_, done);
-    return static_cast<int>(ExitCode::stopped);
-  }
-
- private:
-  const Communicator& world_;
-  std::string name_;  // of the one that came to this rank
-};
 
 void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const EvaluationData& data,
                   const MeanLoss& mean, Index logits_rows) {
@@ -239,10 +223,8 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   Index micro_batch = 0;
   attempt_together(world, ExitCode::data, [&] {
     std::vector<TokenFile> files = open_files(options);
+    require_tokenizer(files, evaluated);
     require_sequences(files, length);
-    if (const std::string warning = other_tokenizer(files, evaluated.state.tokenizer);
-        world.rank() == 0 && !warning.empty())
-      note_to_stderr(warning);
     micro_batch = useful_micro_batch(files, evaluated, options, world.size());
     if (evaluated.text)
       data = EvaluationData::of(text_loader.emplace(
@@ -308,7 +290,8 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
     if (world.rank() == 0 && !options.logits.empty())
       require_own_output(options.logits, npy_file_mark);
   });
-  attempt_together(world, ExitCode::data, [&] { open_files(options); });
+  bool is_in_rows = false;
+  attempt_together(world, ExitCode::data, [&] { is_in_rows = std::ranges::any_of(open_files(options), has_rows); });
   const std::size_t available_bytes = memory_of_a_rank(world);
   Evaluated evaluated;
   std::function<int()> run;
@@ -322,8 +305,9 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
       evaluated.config.layout.micro_batch = options.micro_batch;
     evaluated.config.data.train.clear();
     evaluated.config.data.validation = options.data;
+    if (is_in_rows || !options.text.empty())
+      evaluated.config.data.documents = is_in_rows ? "separate" : "joined";  // a text is one document
     if (!options.text.empty()) {
-      evaluated.config.data.documents = "joined";  // the text is one
       evaluated.text = read_evaluation_text(options.text, *tokenizer_of(checkpoint, options.tokenizer),
                                             evaluated.config.model.shape.vocab_size);
       if (options.sequence_length == 0)  // no longer than the text

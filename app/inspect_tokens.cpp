@@ -62,12 +62,18 @@ InspectedTokens inspect_file(const InspectCommand& command) {
   const TokenFile file{Path(command.path)};
   InspectedTokens found;
   found.info = file.info();
+  if (command.first > 0 && command.first >= found.info.num_tokens)
+    throw Error(ExitCode::usage, {.what = "the first token to print is behind the end of the file",
+                                  .where = command.path,
+                                  .got = fmt::format("--from {}", command.first),
+                                  .wanted = fmt::format("below {}, its number of tokens", found.info.num_tokens),
+                                  .todo = "lower --from"});
   const TokenFormat format = found.info.format;
   const Index vocab_size = command.vocab_size > 0 ? command.vocab_size : found.info.vocab_size;
   file.verify_index();
   file.verify_checksum();
   if (vocab_size > 0)
-    file.check_vocabulary(vocab_size);
+    file.check_vocabulary(vocab_size, "--vocab-size");
   found.checked = format == TokenFormat::espalier   ? "checksum and every token"
                   : format == TokenFormat::megatron ? vocab_size > 0 ? "index and every token against the vocabulary"
                                                                      : "index; --vocab-size N checks every token"
@@ -78,9 +84,8 @@ InspectedTokens inspect_file(const InspectCommand& command) {
   found.statistics =
       count_tokens(file, is_split ? std::optional(static_cast<TokenId>(command.document_end)) : std::nullopt);
   found.num_targets = count_targets(file);
-  const Index first = std::min(command.first, found.info.num_tokens);
-  found.shown.resize(static_cast<std::size_t>(std::min(command.show, found.info.num_tokens - first)));
-  file.read(first, found.shown);
+  found.shown.resize(static_cast<std::size_t>(std::min(command.show, found.info.num_tokens - command.first)));
+  file.read(command.first, found.shown);
   found.text = text_of(found, command.tokenizer);
   return found;
 }

@@ -32,8 +32,8 @@ void print_file(const std::string& name, const ConversationFileSummary& file, In
                counted(file.num_tokens, "token"), percent(file.num_counted, file.num_tokens));
   if (sequence_length == 0)
     return;
-  print_answer("{}: {} of {}, {:.4g} % full; {} cut, {} left out, as no answer begins in a row\n", name,
-               counted(file.num_rows, "row"), counted(sequence_length, "token"),
+  print_answer("{}: {} of {}, {:.4g} % full; {} cut, {} left out, because the answer would begin behind the row\n",
+               name, counted(file.num_rows, "row"), counted(sequence_length, "token"),
                percent(file.num_tokens, file.num_rows * sequence_length), counted(file.num_cut, "conversation"),
                file.num_left_out);
 }

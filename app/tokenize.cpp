@@ -1,19 +1,21 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <limits>
 #include <memory>
 
 #include "app/commands.hpp"
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
+#include "io/byte_source.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr std::string_view zero_byte("\0", 1);
 
 struct TokenizeCommand {
   std::string tokenizer;
@@ -25,29 +27,27 @@ struct TokenizeCommand {
   bool skip_special_tokens = false;
 };
 
-std::string standard_input() {
-  std::string text;
-  std::size_t size = 0;
-  do {
-    text.resize(size + (std::size_t{1} << 16));
-    const ssize_t got = ::read(STDIN_FILENO, text.data() + size, text.size() - size);
-    if (got < 0 && errno != EINTR)
-      throw Error(ExitCode::data, {.what = "standard input cannot be read", .got = system_message(errno)});
-    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got == 0)
-      return text;
-    size = text.size();
-  } while (true);
-}
+std::string name_of(const TokenizeCommand& command) { return command.file == "-" ? "standard input" : command.file; }
 
-// Calls `visit` with the parts that end with a separator, or with the text.
-void for_each_part(std::string_view text, std::string_view separator, bool keeps_separator, const auto& visit) {
-  while (!text.empty()) {
-    const std::size_t found = separator.empty() ? std::string_view::npos : text.find(separator);
-    const std::size_t end = found == std::string_view::npos ? text.size() : found + separator.size();
-    visit(text.substr(0, found == std::string_view::npos || keeps_separator ? end : found));
-    text.remove_prefix(end);
+// Calls `visit` with the parts of a text that end with a separator, and with what is behind the last one. Keeps a part.
+void for_each_part(ByteSource& source, std::string_view separator, bool keeps_separator, const auto& visit) {
+  constexpr std::size_t piece_bytes = std::size_t{1} << 18;
+  std::string text;
+  for (std::size_t got = piece_bytes; got == piece_bytes;) {
+    std::size_t from = text.size() - std::min(text.size(), separator.size());  // a separator may have begun
+    text.resize(text.size() + piece_bytes);
+    got = source.read(text.data() + text.size() - piece_bytes, piece_bytes);
+    text.resize(text.size() - piece_bytes + got);
+    std::size_t begin = 0;
+    for (std::size_t found = 0; !separator.empty() && (found = text.find(separator, from)) != std::string::npos;) {
+      from = found + separator.size();
+      visit(std::string_view(text).substr(begin, (keeps_separator ? from : found) - begin));
+      begin = from;
+    }
+    text.erase(0, begin);
   }
+  if (!text.empty())
+    visit(std::string_view(text));
 }
 
 void print_ids(const std::vector<TokenId>& tokens) {
@@ -58,42 +58,54 @@ void print_ids(const std::vector<TokenId>& tokens) {
   print_text({line.data(), line.size()});
 }
 
-std::vector<TokenId> ids_of(std::string_view line, std::size_t number) {
+std::vector<TokenId> ids_of(std::string_view line, const std::string& where) {
   std::vector<TokenId> tokens;
-  for_each_part(line, " ", false, [&](std::string_view word) {
-    if (word.empty())
-      return;
+  for (std::size_t begin = line.find_first_not_of(' '); begin < line.size();
+       begin = line.find_first_not_of(' ', begin)) {
+    const std::string_view word = line.substr(begin, line.find(' ', begin) - begin);
     TokenId token = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
     if (error != std::errc() || end != word.data() + word.size())
-      throw Error(ExitCode::data, {.what = "a line of ids has something else",
-                                   .where = fmt::format("line {}", number),
+      throw Error(ExitCode::data, {.what = "a line is no list of token ids",
+                                   .where = where,
                                    .got = printable_line(word.substr(0, 60)),
                                    .wanted = "numbers with spaces between them",
                                    .todo = "give it what `espalier data tokenize` without --decode has printed"});
     tokens.push_back(token);
-  });
+    begin += word.size();
+  }
   return tokens;
+}
+
+void decode_lines(const TokenizeCommand& command, const Tokenizer& tokenizer, ByteSource& source) {
+  ModelText out;
+  std::size_t number = 0;
+  for_each_part(source, "\n", false, [&](std::string_view line) {
+    const std::string where = fmt::format("{}:{}", name_of(command), ++number);
+    const std::vector<TokenId> tokens = ids_of(line, where);
+    try {
+      out.write(tokenizer.decode(tokens, command.skip_special_tokens));
+    } catch (const Error& error) {
+      ErrorReport report = error.report();
+      report.where = where + ", " + report.where;
+      throw Error(error.code(), report);
+    }
+    if (command.null)
+      out.write(zero_byte);
+    else
+      out.finish();
+  });
 }
 
 int tokenize(const TokenizeCommand& command) {
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(command.tokenizer);
-  const std::string text = command.file == "-" ? standard_input() : read_file(command.file, ExitCode::data);
-  const std::string_view zero("\0", 1);
+  const std::unique_ptr<ByteSource> source = open_bytes(command.file);
   if (command.decode) {
-    ModelText out;
-    std::size_t number = 0;
-    for_each_part(text, "\n", false, [&](std::string_view line) {
-      out.write(tokenizer->decode(ids_of(line, ++number), command.skip_special_tokens));
-      if (command.null)
-        out.write(zero);
-      else
-        out.finish();
-    });
+    decode_lines(command, *tokenizer, *source);
     return 0;
   }
   std::vector<TokenId> tokens;
-  for_each_part(text, command.null ? zero : std::string_view(command.document_separator), !command.null,
+  for_each_part(*source, command.null ? zero_byte : std::string_view(command.document_separator), !command.null,
                 [&](std::string_view document) {
                   tokens.clear();
                   tokenizer->encode(document, tokens, {.add_special_tokens = command.add_special_tokens});
@@ -108,7 +120,7 @@ void add_data_tokenize(CLI::App& data, Chosen& chosen) {
   const auto command = std::make_shared<TokenizeCommand>();
   CLI::App* const app = data.add_subcommand("tokenize", "Print the token ids of a text, or the text of token ids");
   app->add_option("--tokenizer", command->tokenizer, "byte, a tokenizer's file, or a directory with one")->required();
-  app->add_option("file", command->file, "text file; default: standard input");
+  app->add_option("file", command->file, "text file, plain, gzip or zstd; default: standard input");
   app->add_flag("--decode", command->decode, "print the text of token ids; each line is a document");
   CLI::Option* const separator = app->add_option("--document-separator", command->document_separator,
                                                  "text that ends a document; none: the file is one document");

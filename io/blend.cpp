@@ -43,10 +43,21 @@ Blend::Blend(std::vector<double> weights) : weights_(std::move(weights)) {
   cycle_ = common_denominator(weights_);
   if (cycle_ == 0)
     round_to_millionths();
-  for (const double weight : weights_)
-    parts_.push_back(std::llround(weight * static_cast<double>(cycle_)));
+  for (std::size_t set = 0; set < weights_.size(); ++set) {
+    parts_.push_back(std::llround(weights_[set] * static_cast<double>(cycle_)));
+    require_part(set, parts_.back());
+  }
   period_ = longest_period / cycle_ * cycle_;
   drawn_.assign(weights_.size(), 0.0);
+}
+
+void Blend::require_part(std::size_t set, Index part) const {
+  if (weights_[set] > 0 && part == 0)
+    throw Error(ExitCode::usage, {.what = "a set is too small a part of the blend",
+                                  .where = fmt::format("data.train[{}]", set),
+                                  .got = fmt::format("{:.3g} of all samples", weights_[set]),
+                                  .wanted = "a millionth at least",
+                                  .todo = "raise its weight or epochs, or join it with another set"});
 }
 
 // Each down, then up those that lost most, until the sum is 1.
@@ -63,12 +74,7 @@ void Blend::round_to_millionths() {
   for (std::size_t i = 0; i < static_cast<std::size_t>(static_cast<double>(millionths) - sum); ++i)
     parts[by_loss[i]] += 1;
   for (std::size_t set = 0; set < weights_.size(); ++set) {
-    if (weights_[set] > 0 && parts[set] == 0)
-      throw Error(ExitCode::usage, {.what = "a set is too small a part of the blend",
-                                    .where = fmt::format("data.train[{}]", set),
-                                    .got = fmt::format("{:.3g} of all samples", weights_[set]),
-                                    .wanted = "a millionth at least",
-                                    .todo = "raise its weight or epochs, or join it with another set"});
+    require_part(set, static_cast<Index>(parts[set]));
     weights_[set] = parts[set] / static_cast<double>(millionths);
   }
 }

@@ -36,6 +36,7 @@ class Blend {
   Index cycle() const { return cycle_; }
 
  private:
+  void require_part(std::size_t set, Index part) const;
   void round_to_millionths();
   void seek(Index sample) const;
   std::size_t next_set() const;

@@ -59,6 +59,10 @@ class GzipSource : public CompressedSource {
         stream_.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(input.data()));  // zlib only reads it
         stream_.avail_in = static_cast<uInt>(input.size());
       }
+      for (; is_between_members_ && stream_.avail_in > 0 && *stream_.next_in == 0; --stream_.avail_in)
+        ++stream_.next_in;  // zeros that fill a block of a tape, or of a disk
+      if (stream_.avail_in == 0)
+        continue;
       if (is_between_members_)
         ::inflateReset(&stream_);
       const std::size_t most = std::min(size - done, std::size_t{std::numeric_limits<uInt>::max()});

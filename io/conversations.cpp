@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "core/printable_text.hpp"
 #include "io/json_fields.hpp"
@@ -28,6 +29,14 @@ const json& field_of(const json& object, const char* key, const std::string& whe
   return *found;
 }
 
+// What would change the text, and is not written into it.
+void refuse_fields(const json& object, std::initializer_list<const char*> keys, const std::string& where) {
+  for (const char* const key : keys)
+    if (const auto found = object.find(key);
+        found != object.end() && !found->empty() && *found != json(""))  // null is empty
+      throw std::runtime_error(fmt::format("{} has \"{}\", which is not supported", where, key));
+}
+
 void add_messages(const json& list, const char* key, std::vector<ChatMessage>& messages) {
   if (!list.is_array())
     throw std::runtime_error(fmt::format("\"{}\" is {}, wanted a list of messages", key, shown_json(list)));
@@ -36,8 +45,7 @@ void add_messages(const json& list, const char* key, std::vector<ChatMessage>& m
     if (!list[i].is_object())
       throw std::runtime_error(
           fmt::format("{} is {}, wanted an object with role and content", where, shown_json(list[i])));
-    if (const auto calls = list[i].find("tool_calls"); calls != list[i].end() && !calls->is_null() && !calls->empty())
-      throw std::runtime_error(where + " has \"tool_calls\", which are not supported");
+    refuse_fields(list[i], {"tool_calls", "function_call", "reasoning_content", "thinking", "images", "audio"}, where);
     messages.push_back({text_at(field_of(list[i], "role", where), where + ": \"role\""),
                         text_at(field_of(list[i], "content", where), where + ": \"content\"")});
   }
@@ -64,6 +72,7 @@ std::vector<ChatMessage> read_conversation(std::string_view line) {
   }
   if (!value.is_object())
     throw std::runtime_error(fmt::format("the line is {}, wanted an object", shown_json(value)));
+  refuse_fields(value, {"tools", "functions", "images", "audio", "chat_template_kwargs"}, "the line");
   std::vector<ChatMessage> messages;
   if (value.contains("messages")) {
     add_messages(value["messages"], "messages", messages);
@@ -73,8 +82,12 @@ std::vector<ChatMessage> read_conversation(std::string_view line) {
   } else {
     throw std::runtime_error(R"(the line has no "messages", and no "prompt" and "completion")");
   }
-  if (std::ranges::none_of(messages, [](const ChatMessage& message) { return message.role == "assistant"; }))
+  const auto is_answer = [](const ChatMessage& message) { return message.role == "assistant"; };
+  if (std::ranges::none_of(messages, is_answer))
     throw std::runtime_error("the conversation has no answer: no message of the role \"assistant\"");
+  if (std::ranges::any_of(messages,
+                          [&](const ChatMessage& message) { return is_answer(message) && message.content.empty(); }))
+    throw std::runtime_error("the conversation has an empty answer");
   return messages;
 }
 
@@ -112,6 +125,21 @@ TokenId answer_end_token(const ChatTemplate& chat, const Tokenizer& tokenizer) {
                                                    : fmt::format("no token \"{}\"", printable_line(chat.assistant.end)),
                  .wanted = fmt::format("the tokens of the {} template", chat.kind),
                  .todo = "take the tokenizer and the template of one model"});
+  // The text is encoded part by part: each part ends with this token.
+  const auto encoded = [&](const std::string& text) {
+    std::vector<TokenId> tokens;
+    tokenizer.encode(text, tokens, {.is_begin = false});
+    return tokens;
+  };
+  std::vector<TokenId> parts = encoded(" a");
+  parts.insert(parts.begin(), token);
+  if (encoded(chat.assistant.end + " a") != parts)
+    throw Error(ExitCode::data, {.what = "a tokenizer does not find the end of an answer in a text",
+                                 .where = tokenizer.name(),
+                                 .got = fmt::format("other tokens for \"{}\"", printable_line(chat.assistant.end)),
+                                 .wanted = fmt::format("the token {} there", token),
+                                 .todo = "take the model's tokenizer.json: tokens of a SentencePiece model are not "
+                                         "found in texts"});
   return token;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,29 +35,50 @@ std::optional<Identity> identity(const Path& path) {
   return Identity{status.st_dev, status.st_ino};
 }
 
+// Calls `visit` with all entries of a directory, and of those below for which it returns true.
+void for_each_entry(const Path& directory, const auto& visit) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (visit(*entry))
+      for_each_entry(entry->path(), visit);
+  if (error)
+    refuse_inputs("a directory cannot be read: " + error.message(), directory.string(),
+                  "make it readable, or name the files and directories beside it");
+}
+
 // A directory and all below it that no link leads to.
 std::vector<Path> directories_in(const Path& directory) {
   std::vector<Path> found{directory};
-  std::error_code ignored;
-  for (std::filesystem::recursive_directory_iterator entry(directory, ignored), end; entry != end;
-       entry.increment(ignored))
-    if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
-      found.push_back(entry->path());
+  for_each_entry(directory, [&](const std::filesystem::directory_entry& entry) {
+    std::error_code ignored;
+    const bool is_below = entry.is_directory(ignored) && !entry.is_symlink(ignored);
+    if (is_below)
+      found.push_back(entry.path());
+    return is_below;
+  });
   return found;
 }
 
-// The files in a directory and all below it; not those whose names, or whose directories' names, begin with a dot.
+// The files in a directory and all below it, behind links, too; not those whose names, or whose directories' names,
+// begin with a dot.
 std::vector<std::string> files_in(const Path& directory) {
   std::vector<std::string> found;
-  std::error_code ignored;
-  for (std::filesystem::recursive_directory_iterator entry(directory, ignored), end; entry != end;
-       entry.increment(ignored)) {
-    const bool is_hidden = entry->path().filename().string().starts_with('.');
-    if (is_hidden && entry->is_directory(ignored))
-      entry.disable_recursion_pending();
-    else if (!is_hidden && entry->is_regular_file(ignored))
-      found.push_back(entry->path().string());
-  }
+  std::set<Identity> seen;  // a link may lead upwards
+  if (const auto top = identity(directory))
+    seen.insert(*top);
+  for_each_entry(directory, [&](const std::filesystem::directory_entry& entry) {
+    std::error_code ignored;
+    if (entry.path().filename().string().starts_with('.'))
+      return false;
+    if (entry.is_directory(ignored)) {
+      const auto below = identity(entry.path());
+      return below && seen.insert(*below).second;
+    }
+    if (entry.is_regular_file(ignored))
+      found.push_back(entry.path().string());
+    return false;
+  });
   return found;
 }
 
@@ -75,9 +97,13 @@ std::vector<std::string> glob_paths(const std::string& pattern) {
   }
   ::glob_t found = {};
   std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
+  const auto stops_at = [](const char*, int error) { return error == EACCES || error == EIO ? 1 : 0; };
+  const int result = ::glob(pattern.c_str(), GLOB_TILDE, stops_at, &found);
+  if (result == 0)
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (result == GLOB_ABORTED)
+    refuse_inputs("a directory of a pattern cannot be read", pattern, "make it readable, or name other files");
   return paths;
 }
 

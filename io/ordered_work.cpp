@@ -32,7 +32,7 @@ void OrderedWork::run(const std::stop_token& stop) {
   }
 }
 
-void OrderedWork::add(std::function<void()> work, std::function<void()> finish) {
+void OrderedWork::add(std::function<void()> work, std::function<void()> finish, std::size_t bytes) {
   if (threads_.empty()) {
     work();
     finish();
@@ -42,10 +42,14 @@ void OrderedWork::add(std::function<void()> work, std::function<void()> finish) 
     const std::scoped_lock lock(mutex_);
     return !pieces_.empty() && pieces_.front().is_done;
   };
-  while (pieces_.size() >= most_pieces_ || first_is_done())  // only this thread changes the number of pieces
+  const auto is_full = [&] {
+    return pieces_.size() >= most_pieces_ || (!pieces_.empty() && bytes_ + bytes > most_bytes);
+  };
+  while (is_full() || first_is_done())  // only this thread changes the number of pieces
     finish_first();
   const std::scoped_lock lock(mutex_);
-  pieces_.push_back({std::move(work), std::move(finish)});
+  pieces_.push_back({std::move(work), std::move(finish), bytes});
+  bytes_ += bytes;
   given_.notify_one();
 }
 
@@ -55,6 +59,7 @@ void OrderedWork::finish_first() {
   const Piece piece = std::move(pieces_.front());
   pieces_.pop_front();
   --num_begun_;
+  bytes_ -= piece.bytes;
   lock.unlock();
   if (piece.failure)
     std::rethrow_exception(piece.failure);

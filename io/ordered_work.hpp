@@ -15,7 +15,7 @@
 namespace espalier {
 
 /// Runs work on several threads and hands over the results in the order in which it was given, on the thread that gives
-/// it. A few pieces a thread are under way at a time.
+/// it. A few pieces a thread are under way at a time, and fewer where they are large.
 class OrderedWork {
  public:
   /// @param num_threads 1: all runs on the caller's thread
@@ -25,8 +25,12 @@ class OrderedWork {
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
-  /// `work` runs on any thread, then `finish` on this one, here or in a later call. @throws what they throw
-  void add(std::function<void()> work, std::function<void()> finish);
+  /// What the pieces under way hold together, but for one that is larger.
+  static constexpr std::size_t most_bytes = std::size_t{1} << 27;
+
+  /// `work` runs on any thread, then `finish` on this one, here or in a later call. @param bytes that the piece holds
+  /// until then  @throws what they throw
+  void add(std::function<void()> work, std::function<void()> finish, std::size_t bytes = 0);
   /// Waits for all of it.
   void drain();
 
@@ -34,6 +38,7 @@ class OrderedWork {
   struct Piece {
     std::function<void()> work;
     std::function<void()> finish;
+    std::size_t bytes = 0;
     bool is_done = false;
     std::exception_ptr failure = {};
   };
@@ -41,6 +46,7 @@ class OrderedWork {
   void finish_first();  // waits for it
 
   std::size_t most_pieces_;
+  std::size_t bytes_ = 0;  // of pieces_
   std::mutex mutex_;
   std::condition_variable_any given_;
   std::condition_variable done_;

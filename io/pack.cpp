@@ -16,6 +16,13 @@ void check_options(const std::vector<Path>& files, const PackOptions& options, c
                                   .got = "--validation, for which a text is read twice",
                                   .wanted = "the input - without --validation",
                                   .todo = "write it to a file first"});
+  const bool has_separator = !options.document_separator.empty();
+  if (!options.key.empty() && (has_separator || options.allow_binary))
+    throw Error(ExitCode::usage,
+                {.what = "an option is for plain text alone",
+                 .got = has_separator ? "--document-separator with --key" : "--allow-binary with --key",
+                 .wanted = "--key alone: each JSON line is a document of text",
+                 .todo = "leave one of them out"});
   check_validation_fraction(options.validation_fraction, validation_output);
 }
 

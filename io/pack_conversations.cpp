@@ -136,7 +136,8 @@ ConversationSummary pack_conversations(const std::vector<Path>& files, const Tok
           [&, block] {
             for (Line& line : block->lines)
               take(line, path);
-          });
+          },
+          block->num_bytes);
     });
   }
   work.drain();

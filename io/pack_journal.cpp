@@ -9,6 +9,7 @@
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
+#include "io/json_text.hpp"
 #include "io/own_output.hpp"
 
 namespace espalier {
@@ -64,17 +65,16 @@ std::uint64_t input_hash(const Path& file) {
 }  // namespace
 
 json pack_identity(const Tokenizer& tokenizer, const Path& validation_output, const PackOptions& options) {
-  return {
-      {"tokenizer", tokenizer.name()},
-      {"--validation", validation_output.string()},
-      {"--validation-fraction", options.validation_fraction},
-      {"--seed", options.seed},
-      {"--key", options.key},
-      {"--document-separator", json(options.document_separator).dump(-1, ' ', true, json::error_handler_t::replace)},
-      {"--document-end", options.document_end},
-      {"--add-special-tokens", options.add_special_tokens},
-      {"--skip-bad", options.skip_bad},
-      {"--allow-binary", options.allow_binary}};
+  return {{"tokenizer", tokenizer.name()},
+          {"--validation", validation_output.empty() ? "" : json_text(json(validation_output.string()))},
+          {"--validation-fraction", options.validation_fraction},
+          {"--seed", options.seed},
+          {"--key", options.key},
+          {"--document-separator", json_text(json(options.document_separator))},
+          {"--document-end", options.document_end},
+          {"--add-special-tokens", options.add_special_tokens},
+          {"--skip-bad", options.skip_bad},
+          {"--allow-binary", options.allow_binary}};
 }
 
 PackJournal::PackJournal(const Path& output, json identity, const std::vector<Path>& files,
@@ -144,7 +144,7 @@ void PackJournal::write(const PackState& state, const PackState& file_state) {
                                           {"inputs", inputs},
                                           {"state", json(state)},
                                           {"file_state", json(file_state)}};
-  write_output(path_, journal_mark, journal.dump());
+  write_output(path_, journal_mark, json_text(journal));
   last_ = std::chrono::steady_clock::now();
   is_written_ = true;
 }

@@ -34,8 +34,11 @@ void check_pack_outputs(const std::vector<Path>& files, const Path& output, cons
     if (path.filename().empty())
       refuse_output(path, "a token file has no name", "a directory, or nothing");
     std::error_code ignored;  // a folder that we may not search: opening the file will say so
-    for (const Path& name : {path, partial_file_path(followed(path))})
-      written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(name), ignored));
+    for (const char* const more : {"", ".documents", ".conversations", ".journal"}) {
+      const Path name = more[0] == '\0' ? path : followed(path) += more;
+      for (const Path& either : {name, partial_file_path(followed(name))})
+        written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(either), ignored));
+    }
   }
   for (std::size_t i = 0; i < written.size(); ++i) {
     if (std::find(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(i), written[i]) !=

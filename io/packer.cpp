@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "core/printable_text.hpp"
-#include "io/file_kind.hpp"
 #include "io/input_files.hpp"
+#include "io/plain_text.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text_parts.hpp"
 #include "io/units.hpp"
@@ -19,19 +19,7 @@
 namespace espalier {
 namespace {
 
-void check_text(const Path& path, std::string_view bytes) {
-  const std::optional<FileKind> kind = marked_kind(bytes);
-  const std::size_t zero = bytes.find('\0');
-  if (!kind && zero == std::string::npos)
-    return;
-  throw Error(ExitCode::data,
-              {.what = "a file to pack is not text",
-               .where = path.string(),
-               .got = kind ? kind->name : fmt::format("a zero byte at offset {}", zero),
-               .wanted = "plain text",
-               .todo = fmt::format("{}leave it out: --exclude '{}'; or take it: --allow-binary",
-                                   kind ? kind->todo + "; or " : "", as_pattern(path.filename().string()))});
-}
+std::size_t bytes_with_tokens(std::size_t bytes) { return 2 * bytes; }  // which need about as much
 
 Index threads_for(const Tokenizer& tokenizer, const PackOptions& options) {
   if (tokenizer.is_local() && options.key.empty())  // no work: reading and writing take longer
@@ -124,8 +112,11 @@ PackSummary Packer::pack() {
   summary.train_tokens = train_->num_tokens();
   summary.validation_tokens = validation_ ? validation_->num_tokens() : 0;
   summary.warnings = notes_.warnings(files_, summary);
-  if (validation_)
+  train_->complete();
+  if (validation_) {
+    validation_->complete();
     validation_->finish();
+  }
   train_->finish();
   return summary;
 }
@@ -184,12 +175,15 @@ void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_surv
   const std::unique_ptr<TextReader> reader =
       read_text(*source, begin, options_.key, options_.document_separator, output_.parent_path());
   const std::string first_bytes(reader->first_bytes());
-  if (!options_.allow_binary && options_.key.empty() && begin.offset == 0)
-    check_text(path, first_bytes);
+  if (is_checked() && begin.offset == 0)
+    require_plain_text(path, first_bytes, 0);
   line_ = begin.line;
   TextBlock block;
-  while (reader->next(block))
+  while (reader->next(block)) {
+    if (is_checked())
+      require_plain_text(path, block.bytes, block.begin.offset);
     visit(block, files_before_ + source->file_bytes());
+  }
   if (!is_survey && begin.offset == 0)
     notes_.see(input_name(path), first_bytes, reader->num_separators());
 }
@@ -205,6 +199,7 @@ void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
     block.begin.line = line_;
     block.end.line = count_lines(block.bytes);
   }
+  const std::size_t bytes = bytes_with_tokens(block.bytes.size());
   const auto taken = std::make_shared<TextBlock>(std::move(block));
   const auto packed = std::make_shared<PackedBlock>();
   work_->add(
@@ -216,7 +211,8 @@ void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
         begin_file(file);
         finish_block(*packed, file);
         finished_to(file, taken->end, file_bytes);
-      });
+      },
+      bytes);
 }
 
 void Packer::finish_block(const PackedBlock& packed, std::size_t file) {
@@ -257,6 +253,8 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
     auto text =
         std::make_shared<std::string>(std::min(most_part_bytes(tokenizer_), static_cast<std::size_t>(end - at)), '\0');
     read(at, text->data(), text->size());
+    if (is_checked())
+      require_plain_text(files_[file], *text, at);
     text->resize(part_bytes(tokenizer_, *text, at + static_cast<Index>(text->size()) < end));
     const Index size = static_cast<Index>(text->size());
     const EncodeOptions options{options_.add_special_tokens, at == begin, at + size == end};
@@ -296,7 +294,8 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
             state_.summary.num_cut_documents += tail > document.begin && tail < document.end ? 1 : 0;
           }
           finished_to(file, at == document.end ? after : position, file_bytes);
-        });
+        },
+        bytes_with_tokens(static_cast<std::size_t>(size)));
   }
 }
 
@@ -362,6 +361,19 @@ void Packer::tell(Index file_bytes, bool is_survey) {
          .is_survey = is_survey});
 }
 
+// What else there is to change, of what was given.
+std::string Packer::remedies() const {
+  std::string text;
+  if (splits_)
+    text += fmt::format(", or a --validation-fraction {} than {}", state_.has_train_text ? "above" : "below",
+                        options_.validation_fraction);
+  if (!options_.document_separator.empty())
+    text += ", or another --document-separator";
+  if (!options_.key.empty() && state_.summary.num_documents == 0)
+    text += fmt::format(": no line has a text that is not empty under \"{}\"", options_.key);
+  return text;
+}
+
 void Packer::require_text() {
   const PackSummary& summary = state_.summary;
   if (summary.num_documents == 0 && summary.num_bad_lines > 0 && every_bad_line_lacks_key_)
@@ -382,7 +394,7 @@ void Packer::require_text() {
                                       ? ""
                                       : fmt::format(", {} left out ({})", counted(summary.num_bad_lines, "line"),
                                                     summary.first_bad_line)),
-               .todo = "give more text, or change the validation fraction or the document separator"});
+               .todo = "give more text" + remedies()});
 }
 
 }  // namespace espalier

@@ -26,6 +26,7 @@ class Packer {
 
   PackSummary pack();
   bool keep_for_later();
+  bool is_checked() const { return !options_.allow_binary && options_.key.empty(); }  // for zero bytes
   void survey();
   void open_outputs();
   void read_file(std::size_t file, const TextPosition& begin, bool is_survey, const VisitBlock& visit);
@@ -39,6 +40,7 @@ class Packer {
   void finished_to(std::size_t file, const TextPosition& position, Index file_bytes);
   void tell(Index file_bytes, bool is_survey);
   void require_text();
+  std::string remedies() const;
   TokenFileWriter& writer(bool is_validation) { return is_validation ? *validation_ : *train_; }
 
   const std::vector<Path>& files_;

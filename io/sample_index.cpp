@@ -20,16 +20,24 @@ namespace {
                .todo = "shorten batch.sequence_length or pack more text"});
 }
 
-void require_rows(const TokenFileInfo& file, Index sequence_length) {
-  if (file.row_length == 0 || file.row_length == sequence_length)
+void require_rows(const TokenFileInfo& file, const SampleOptions& options) {
+  const Index sequence_length = options.sequence_length;
+  if (file.row_length == 0)
     return;
-  throw Error(ExitCode::data,
-              {.what = "a token file has rows of another length",
-               .where = file.path.string(),
-               .got = fmt::format("rows of {} tokens", file.row_length),
-               .wanted = fmt::format("batch.sequence_length = {}", sequence_length),
-               .todo = fmt::format("set batch.sequence_length to {}, or pack the file with --sequence-length {}",
-                                   file.row_length, sequence_length)});
+  if (file.row_length != sequence_length)
+    throw Error(ExitCode::data,
+                {.what = "a token file has rows of another length",
+                 .where = file.path.string(),
+                 .got = fmt::format("rows of {} tokens", file.row_length),
+                 .wanted = fmt::format("batch.sequence_length = {}", sequence_length),
+                 .todo = fmt::format("set batch.sequence_length to {}, or pack the file with --sequence-length {}",
+                                     file.row_length, sequence_length)});
+  if (!options.separate_documents)
+    throw Error(ExitCode::data, {.what = "conversations of a row would see each other",
+                                 .where = file.path.string(),
+                                 .got = "data.documents = \"joined\"",
+                                 .wanted = "\"separate\", for a file in rows",
+                                 .todo = "set data.documents = \"separate\""});
 }
 
 bool is_whole(const TokenSubset& subset) { return subset.num_tokens() == subset.file().num_tokens(); }
@@ -41,7 +49,7 @@ SampleIndex::SampleIndex(std::vector<TokenSubset> files, const SampleOptions& op
   ESPALIER_ASSERT(!files_.empty() && options.sequence_length > 0, "a loader needs files and a sequence length");
   Index total = 0;
   for (const TokenSubset& subset : files_) {
-    require_rows(subset.file().info(), options.sequence_length);
+    require_rows(subset.file().info(), options);
     if (is_whole(subset) && subset.num_tokens() <= options.sequence_length)
       refuse_short("a token file is shorter than one sequence", subset.file().info().path.string(), subset.num_tokens(),
                    options.sequence_length);
@@ -49,7 +57,7 @@ SampleIndex::SampleIndex(std::vector<TokenSubset> files, const SampleOptions& op
     last_sample_.push_back(total);
   }
   if (total == 0)
-    refuse_short("the documents of no file make one sequence, as data.validation_fraction splits them",
+    refuse_short("data.validation_fraction leaves one side less than a sequence",
                  files_.front().file().info().path.string(), num_tokens(), options.sequence_length);
 }
 

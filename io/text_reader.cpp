@@ -45,6 +45,16 @@ class Buffer {
   bool is_ended_ = false;
 };
 
+constexpr Index byte_order_mark_bytes = 3;
+
+// @returns whether the text began with one
+bool skip_byte_order_mark(Buffer& buffer) {
+  if (!buffer.first_bytes().starts_with("\xef\xbb\xbf"))
+    return false;
+  buffer.bytes().erase(0, byte_order_mark_bytes);
+  return true;
+}
+
 class PlainReader : public TextReader {
  public:
   PlainReader(ByteSource& source, const TextPosition& begin, const std::string& separator, const Path& directory)
@@ -52,10 +62,11 @@ class PlainReader : public TextReader {
         buffer_(source),
         begin_(begin.offset),
         read_(begin.offset),
+        splitter_begin_(begin.offset),
         spool_(directory),
-        splitter_(separator, [this, offset = begin.offset](Document document) {
+        splitter_(separator, [this](Document document) {
           for (Index* const place : {&document.begin, &document.end, &document.text_begin, &document.text_end})
-            *place += offset;
+            *place += splitter_begin_;
           closed_.push_back(document);
         }) {}
 
@@ -64,6 +75,8 @@ class PlainReader : public TextReader {
 
   bool next(TextBlock& block) override {
     block = {};
+    if (read_ == 0 && skip_byte_order_mark(buffer_))
+      begin_ = read_ = splitter_begin_ = byte_order_mark_bytes;
     block.begin.offset = begin_;
     if (is_aside_ && read_ - begin_ <= static_cast<Index>(whole_document_bytes))
       take_back();
@@ -144,6 +157,7 @@ class PlainReader : public TextReader {
   Buffer buffer_;                // from begin_ on, where not aside
   Index begin_;                  // of what was not handed over, in the text
   Index read_;                   // the text up to here
+  Index splitter_begin_;         // the offset of its first byte
   std::deque<Document> closed_;  // from begin_ on
   bool is_aside_ = false;        // all from begin_ to read_
   Index aside_begin_ = 0;
@@ -161,7 +175,8 @@ class JsonLinesReader : public TextReader {
 
   bool next(TextBlock& block) override {
     block = {};
-    skip_byte_order_mark();
+    if (position_.offset == 0 && skip_byte_order_mark(buffer_))
+      position_.offset = byte_order_mark_bytes;
     block.begin = position_;
     std::size_t end = last_line_end();
     while (!buffer_.is_ended() && (end == 0 || buffer_.bytes().size() < block_bytes) &&
@@ -190,13 +205,6 @@ class JsonLinesReader : public TextReader {
   std::size_t last_line_end() {
     const std::size_t found = buffer_.bytes().rfind('\n');
     return found == std::string::npos ? 0 : found + 1;
-  }
-
-  void skip_byte_order_mark() {
-    if (position_.offset != 0 || !first_bytes().starts_with("\xef\xbb\xbf"))
-      return;
-    buffer_.bytes().erase(0, 3);
-    position_.offset = 3;
   }
 
   // A line that does not fit in memory: its text goes to a file.

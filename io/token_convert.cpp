@@ -40,12 +40,15 @@ ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOp
   constexpr Index most_ids = std::numeric_limits<TokenId>::max();
   ConvertSummary summary;
   summary.tokenizer = options.tokenizer;
+  summary.vocab_size = options.tokenizer_size;
   for (const TokenFile& file : files) {
     const TokenFileInfo& info = file.info();
     take_tokenizer(info, summary.tokenizer);
     file.verify_index();
     file.verify_checksum();
-    file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : most_ids);
+    file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : most_ids, "--vocab-size");
+    if (options.tokenizer_size > 0)
+      file.check_vocabulary(options.tokenizer_size, "the vocabulary of --tokenizer");
     if (info.bytes_per_token > 2)
       summary.bytes_per_token = 4;
     if (options.vocab_size == 0)

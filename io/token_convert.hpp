@@ -14,7 +14,8 @@ struct ConvertOptions {
   TokenFormat format = TokenFormat::espalier;  ///< or megatron
   std::optional<TokenId> document_end = {};    ///< of files that do not say what their documents are
   Index vocab_size = 0;                        ///< 0: as the inputs state, or the largest id and 1
-  std::string tokenizer = {};                  ///< empty: as the inputs state
+  std::string tokenizer = {};                  ///< its name; empty: as the inputs state
+  Index tokenizer_size = 0;                    ///< every token is below it; 0: not known
 };
 
 struct ConvertSummary {

@@ -326,9 +326,10 @@ TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
   return result;
 }
 
-void TokenFile::check_vocabulary(Index model_size) const {
-  const bool is_of_file = info_.vocab_size > 0 && info_.vocab_size < model_size;
-  const Index vocab_size = is_of_file ? info_.vocab_size : model_size;
+void TokenFile::check_vocabulary(Index limit, const std::string& limit_name) const {
+  const bool is_of_model = limit_name.empty();
+  const bool is_of_file = info_.vocab_size > 0 && info_.vocab_size < limit;
+  const Index vocab_size = is_of_file ? info_.vocab_size : limit;
   Index position = 0;  // of the piece
   read_payload([&](std::string_view piece) {
     const Index beyond = with_stored_type(
@@ -339,14 +340,18 @@ void TokenFile::check_vocabulary(Index model_size) const {
         const auto signed_token = static_cast<std::make_signed_t<decltype(stored)>>(stored);
         return info_.has_sign ? std::to_string(signed_token) : std::to_string(stored);
       });
-      throw Error(
-          ExitCode::data,
-          {.what = is_of_file ? "a token is beyond the vocabulary that its file states"
-                              : "a token is beyond the model's vocabulary",
-           .where = fmt::format("{}: token {} of {}", info_.path.string(), position + beyond, info_.num_tokens),
-           .got = fmt::format("id {}", token),
-           .wanted = fmt::format("ids below {}{}", vocab_size, is_of_file ? "" : ", the model's vocab_size"),
-           .todo = is_of_file ? pack_again : "raise model.vocab_size, or use data packed with the model's tokenizer"});
+      throw Error(ExitCode::data,
+                  {.what = is_of_file ? "a token is beyond the vocabulary that its file states"
+                                      : "a token is beyond " + (is_of_model ? "the model's vocabulary" : limit_name),
+                   .where = fmt::format("{}: token {} of {}", info_.path.string(), position + beyond, info_.num_tokens),
+                   .got = fmt::format("id {}", token),
+                   .wanted = fmt::format("ids below {}{}", vocab_size,
+                                         is_of_file    ? ""
+                                         : is_of_model ? ", the model's vocab_size"
+                                                       : ", " + limit_name),
+                   .todo = is_of_file    ? pack_again
+                           : is_of_model ? "raise model.vocab_size, or use data packed with the model's tokenizer"
+                                         : "correct " + limit_name});
     }
     position += static_cast<Index>(piece.size()) / info_.bytes_per_token;
   });

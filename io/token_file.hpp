@@ -130,7 +130,8 @@ class TokenFile {
 
   /// Reads the whole file. @throws Error (data) at the first token that is not below the vocabulary of the model or of
   /// the file itself.
-  void check_vocabulary(Index model_size) const;
+  /// @param limit that of the model, unless `limit_name` says what else it is
+  void check_vocabulary(Index limit, const std::string& limit_name = "") const;
 
   /// Reads the whole file against the checksums of our own format; the others have none.
   void verify_checksum() const;
@@ -182,6 +183,8 @@ class TokenFileWriter {
   void keep();
   /// The file is in rows: sequences of that length, and no other, have whole documents.
   void set_row_length(Index tokens) { header_.row_length = static_cast<std::uint64_t>(tokens); }
+  /// Writes all that is missing, under the partial path: finish() then has the name to give alone.
+  void complete();
   void finish();
   Index num_tokens() const { return static_cast<Index>(header_.num_tokens); }
 
@@ -199,6 +202,7 @@ class TokenFileWriter {
   std::uint64_t last_end_ = 0;   // in tokens
   std::vector<bool> loss_mask_;  // empty, or of all tokens
   bool has_header_ = false;
+  bool is_complete_ = false;
 };
 
 }  // namespace espalier

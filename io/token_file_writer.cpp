@@ -57,7 +57,7 @@ TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer,
   if (progress.num_documents == 0)
     return;
   const std::size_t bytes = ends_mark.begin.size() + progress.num_documents * sizeof(std::uint64_t);
-  ends_.emplace(ends_path(path), ends_mark, bytes);
+  ends_.emplace(ends_path(file_.path()), ends_mark, bytes);
   header_.num_documents = progress.num_documents;
   InputFile(partial_file_path(ends_->path()), ExitCode::write)
       .read_at(bytes - sizeof(last_end_), &last_end_, sizeof(last_end_));
@@ -162,13 +162,20 @@ void TokenFileWriter::write_sections() {
   file_.write(mask.data(), mask.size());
 }
 
-void TokenFileWriter::finish() {
+void TokenFileWriter::complete() {
+  if (std::exchange(is_complete_, true))
+    return;
   flush();
   header_.payload_hash = hasher_.xxh3_64();
   if (ends_ || !loss_mask_.empty())
     write_sections();
   header_.header_hash = xxh3_64(&header_, offsetof(TokenFileHeader, header_hash));
   file_.write_at(0, &header_, sizeof(header_));
+  file_.sync();
+}
+
+void TokenFileWriter::finish() {
+  complete();
   file_.finish();
 }
 

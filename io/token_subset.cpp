@@ -78,6 +78,13 @@ std::vector<TokenSubset> whole_files(std::vector<TokenFile> files, std::optional
 
 DocumentSplit split_documents(const TokenFile& file, std::optional<TokenId> document_end, std::uint64_t seed,
                               std::size_t file_number, double fraction) {
+  if (file.info().row_length > 0)
+    throw Error(ExitCode::data, {.what = "a token file in rows cannot be split by documents",
+                                 .where = file.info().path.string(),
+                                 .got = "data.validation_fraction, which would cut its rows",
+                                 .wanted = "a validation file of its own",
+                                 .todo = "pack the conversations again with --validation and --validation-fraction, "
+                                         "and name both files"});
   const RandomStream random(seed, fmt::format("validation_documents/{}", file_number));
   DocumentSplit split;
   std::uint64_t document = 0;

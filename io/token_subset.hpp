@@ -56,7 +56,7 @@ struct DocumentSplit {
 };
 
 /// A document validates if its random number, which is made of (seed, file, document), is below `fraction`. Reads the
-/// file's list of documents, or all tokens where `document_end` ends them.
+/// file's list of documents, or all tokens where `document_end` ends them. @throws Error (data) for a file in rows
 DocumentSplit split_documents(const TokenFile& file, std::optional<TokenId> document_end, std::uint64_t seed,
                               std::size_t file_number, double fraction);
 

@@ -29,7 +29,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, cons
                                                                          : beside.string());
   if (!name.empty() && tokenizer->name() != name)
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
-                                       .where = given.empty() ? beside.string() : given,
+                                       .where = given.empty() ? beside.string() : "--tokenizer " + given,
                                        .got = tokenizer->name(),
                                        .wanted = name,
                                        .todo = "name the tokenizer that packed the data: --tokenizer FILE"});

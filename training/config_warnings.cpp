@@ -88,8 +88,12 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.push_back(
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
                     c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
-  if (!c.data.validates() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
-    warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
+  if (!c.data.validates())
+    for (const auto& [key, value] :
+         {std::pair("run.eval_interval", c.run.eval_interval), std::pair("run.eval_samples", c.run.eval_samples)})
+      if (value > 0)
+        warnings.push_back(
+            fmt::format("{} does nothing: data.validation names no files, and data.validation_fraction is 0", key));
   return warnings;
 }
 

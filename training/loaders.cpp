@@ -88,6 +88,22 @@ std::optional<Blend> blend_of(const RunConfig::Data& data, const std::vector<Sam
   return weights.empty() ? std::nullopt : std::optional<Blend>(std::move(weights));
 }
 
+// @param side "training"  @param remedy what makes it larger
+void require_sequence(const std::vector<TokenSubset>& files, const RunConfig& config, const char* side,
+                      const char* remedy) {
+  Index most = 0;
+  for (const TokenSubset& file : files)
+    most = std::max(most, file.num_tokens());
+  if (config.data.validation_fraction > 0 && most <= config.sequence_length)
+    throw Error(ExitCode::data,
+                {.what = fmt::format("data.validation_fraction leaves no sequence for {}", side),
+                 .where = fmt::format("data.validation_fraction = {:g}", config.data.validation_fraction),
+                 .got = fmt::format("documents of {} tokens there", most),
+                 .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
+                                       config.sequence_length + 1, config.sequence_length),
+                 .todo = fmt::format("{} data.validation_fraction, or pack more text", remedy)});
+}
+
 }  // namespace
 
 TokenLoader open_training_loader(const RunConfig& config, const ProcessMesh& mesh, std::string& tokenizer) {
@@ -99,8 +115,10 @@ TokenLoader open_training_loader(const RunConfig& config, const ProcessMesh& mes
     opener.add(config.data.train[entry], config.data.validation_fraction > 0 ? Side::train : Side::whole,
                files[blends ? entry : 0]);
   std::vector<SampleIndex> sets;
-  for (std::vector<TokenSubset>& set : files)
+  for (std::vector<TokenSubset>& set : files) {
+    require_sequence(set, config, "training", "lower");
     sets.emplace_back(std::move(set), options.samples());
+  }
   std::optional<Blend> blend = blend_of(config.data, sets);
   return {std::move(sets), std::move(blend), options};
 }
@@ -115,6 +133,7 @@ std::optional<SequentialLoader> open_validation_loader(const RunConfig& config, 
   std::vector<TokenSubset> files;
   for (const std::string& entry : splits ? config.data.train : config.data.validation)
     opener.add(entry, splits ? Side::validation : Side::whole, files);
+  require_sequence(files, config, "validation", "raise");
   return SequentialLoader(SampleIndex(std::move(files), options.samples()), options, config.run.eval_samples);
 }
 

@@ -7,6 +7,7 @@
 #include "io/checkpoint_directory.hpp"
 #include "io/input_limits.hpp"
 #include "io/set_aside.hpp"
+#include "io/text/tokenizer_json.hpp"
 #include "io/token_file.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
@@ -62,7 +63,14 @@ RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
     if (!found.source.empty())
       found.tokenizer = load_tokenizer(found.source.string());
   } catch (const Error& error) {
-    if (is_named || samples)
+    if (is_named) {
+      ErrorReport report = error.report();
+      report.where = report.where.empty() ? "data.tokenizer" : "data.tokenizer: " + report.where;
+      if (error.code() == ExitCode::usage)
+        report.todo = "set data.tokenizer to its file or directory";
+      throw Error(error.code(), report);
+    }
+    if (samples)
       throw;
     note(fmt::format("the tokenizer in {} cannot be used: {}", found.source.string(), error.report().what));
   }
@@ -104,11 +112,14 @@ bool holds_tokenizer(const Path& directory, const std::string& name) {
 
 void copy_tokenizer_of_run(const Path& source, const Path& kept) {
   if (std::filesystem::is_directory(source))
-    return copy_tokenizer(source, kept);
-  const std::string text = read_file(source, ExitCode::data, LargestFile::tokenizer);
+    copy_tokenizer(source, kept);
+  if (has_tokenizer(kept))
+    return;
+  const Path file = tokenizer_file(source.string());
+  const std::string text = read_file(file, ExitCode::data, LargestFile::tokenizer);
   make_directories(kept);
-  write_file_atomically(kept / (text.starts_with('{') ? "tokenizer.json" : "tokenizer.model"), text);
-  if (const Path rules = source.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
+  write_file_atomically(kept / (is_tokenizer_json(text) ? "tokenizer.json" : "tokenizer.model"), text);
+  if (const Path rules = file.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
     write_file_atomically(kept / "tokenizer.model.json", read_file(rules, ExitCode::data, LargestFile::config));
 }
 

@@ -98,9 +98,8 @@ std::string BpeTokenizer::decode(std::span<const TokenId> tokens, bool skip_spec
 }
 
 TokenId BpeTokenizer::special_token(std::string_view text) const {
-  if (const AddedToken* const token = parts_.added_tokens.find(text))
-    return token->id;
-  return parts_.bpe.vocabulary().find(text);
+  const AddedToken* const token = parts_.added_tokens.find(text);
+  return token == nullptr ? -1 : token->id;
 }
 
 }  // namespace espalier

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "core/printable_text.hpp"
 #include "io/text/chat_template.hpp"
+#include "io/text/chat_template_tags.hpp"
 #include "io/text/jinja_tags.hpp"
 
 namespace espalier {
@@ -186,10 +188,7 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
   return chat;
 }
 
-}  // namespace
-
-ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, const std::string& eos) {
-  const JinjaTags tags = jinja_tags(jinja);
+ChatTemplate template_of_kind(const JinjaTags& tags, const std::string& bos, const std::string& eos) {
   if (has(tags, "<|im_start|>"))
     return chat_ml(tags);
   if (has(tags, "<|start_header_id|>"))
@@ -197,6 +196,18 @@ ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, co
   if (has(tags, "[INST]"))
     return mistral(tags, bos, eos);
   refuse_template("writes none of <|im_start|>, <|start_header_id|> and [INST]");
+}
+
+}  // namespace
+
+ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, const std::string& eos) {
+  const JinjaTags tags = jinja_tags(jinja);
+  const ChatTemplate chat = template_of_kind(tags, bos, eos);
+  require_known_tags(tags);
+  for (const auto& [name, token] : {std::pair("bos_token", &bos), std::pair("eos_token", &eos)})
+    if (has(tags, name) && token->empty())
+      throw std::runtime_error(fmt::format("the template writes {0}, and tokenizer_config.json has no {0}", name));
+  return chat;
 }
 
 }  // namespace espalier

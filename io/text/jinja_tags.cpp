@@ -114,7 +114,7 @@ JinjaTags jinja_tags(std::string_view jinja) {
     } else {
       at += at < jinja.size() && (jinja[at] == '-' || jinja[at] == '+') ? 1 : 0;
       const std::string content = content_at(jinja, at, end, tags.literals);
-      tags.text += fmt::format("{{{}{}{}}}", jinja[begin + 1], content, end.front());
+      tags.text += tags.list.emplace_back(fmt::format("{{{}{}{}}}", jinja[begin + 1], content, end.front()));
     }
     at += end.size();
     before = jinja.substr(at - std::min<std::size_t>(at, 3), std::min<std::size_t>(at, 3));

@@ -13,6 +13,7 @@ namespace espalier {
 /// comments and no marks of white space. What a template writes is {{...}}; all else is {%...%}.
 struct JinjaTags {
   std::string text;                        ///< all of them
+  std::vector<std::string> list = {};      ///< one by one
   std::vector<std::string> literals = {};  ///< their strings, in order
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -15,11 +16,17 @@ enum class RegexDialect {
   plain_text    ///< no expression: matches itself
 };
 
+/// A pattern with what is not supported. what() names both.
+class UnsupportedPattern : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// A regular expression over UTF-8, with the classes of Unicode, compiled by PCRE2. Several threads may use one. The
 /// work and the memory of a match are limited, so that no pattern hangs.
 class Regex {
  public:
-  /// @throws std::runtime_error for a pattern that is none, or that has what is not supported; both are named
+  /// @throws UnsupportedPattern; std::runtime_error for a pattern that is none
   Regex(std::string_view pattern, RegexDialect dialect);
   ~Regex();
   Regex(Regex&&) noexcept;
@@ -38,7 +45,7 @@ class Regex {
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// A pattern of another dialect as PCRE2 reads it. @throws std::runtime_error: names what is not supported
+/// A pattern of another dialect as PCRE2 reads it. @throws UnsupportedPattern
 std::string pcre2_pattern(std::string_view pattern, RegexDialect dialect);
 
 }  // namespace espalier

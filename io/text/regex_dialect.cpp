@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cctype>
-#include <stdexcept>
 
 #include "io/text/regex.hpp"
 
@@ -40,7 +39,7 @@ class DialectReader {
 
  private:
   [[noreturn]] void refuse(const std::string& part) const {
-    throw std::runtime_error(fmt::format("{} in the pattern {:.200} is not supported", part, pattern_));
+    throw UnsupportedPattern(fmt::format("{} in the pattern {:.200} is not supported", part, pattern_));
   }
 
   void copy(std::size_t bytes) {

@@ -114,7 +114,8 @@ void check_trainer(std::string_view message) {
 
 }  // namespace
 
-void check_sentencepiece_model(std::string_view model) {
+std::vector<TokenId> check_sentencepiece_model(std::string_view model) {
+  std::vector<TokenId> defined;
   std::set<std::string_view> texts;
   Index num_unknown = 0;
   for (ProtobufReader reader(model); reader.next();) {
@@ -126,6 +127,8 @@ void check_sentencepiece_model(std::string_view model) {
       if (!texts.insert(piece.text).second)
         damaged(fmt::format("the piece {:.60} stands there twice", printable_line(piece.text)));
       num_unknown += piece.type == unknown ? 1 : 0;
+      if (piece.type == user_defined)
+        defined.push_back(static_cast<TokenId>(texts.size() - 1));
       if (std::ssize(texts) > Vocabulary::most_tokens)
         damaged(fmt::format("more than {} pieces", Vocabulary::most_tokens));
     } else if (reader.field == 2) {
@@ -136,6 +139,7 @@ void check_sentencepiece_model(std::string_view model) {
   }
   if (texts.empty() || num_unknown != 1)
     damaged(fmt::format("{} pieces, {} of them for what is unknown, wanted 1", texts.size(), num_unknown));
+  return defined;
 }
 
 }  // namespace espalier

@@ -6,6 +6,9 @@
 #include <sentencepiece_processor.h>
 #endif
 
+#include <algorithm>
+#include <utility>
+
 #include "io/input_limits.hpp"
 #include "io/text/sentencepiece_check.hpp"
 
@@ -30,7 +33,8 @@ namespace {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  SentencePieceTokenizer(const std::string& model, const std::string& where) : where_(where) {
+  SentencePieceTokenizer(const std::string& model, std::vector<TokenId> user_defined, const std::string& where)
+      : user_defined_(std::move(user_defined)), where_(where) {
     if (const auto status = processor_.LoadFromSerializedProto(model); !status.ok())
       refuse_sentencepiece(where, status.ToString());
     name_ = fingerprint_name("sentencepiece", vocab_size(), model);
@@ -60,11 +64,16 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   TokenId special_token(std::string_view text) const override {
     const int id = processor_.PieceToId(text);
-    return id >= 0 && id < vocab_size() && processor_.IdToPiece(id) == text ? id : -1;
+    return id >= 0 && id < vocab_size() && is_special(id) && processor_.IdToPiece(id) == text ? id : -1;
   }
 
  private:
+  bool is_special(int id) const {
+    return processor_.IsControl(id) || std::ranges::find(user_defined_, id) != user_defined_.end();
+  }
+
   sentencepiece::SentencePieceProcessor processor_;
+  std::vector<TokenId> user_defined_;
   std::string where_;
   std::string name_;
 };
@@ -73,12 +82,13 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 std::unique_ptr<Tokenizer> read_sentencepiece_model(const Path& path) {
   const std::string model = read_file(path, ExitCode::data, LargestFile::tokenizer);
+  std::vector<TokenId> user_defined;
   try {
-    check_sentencepiece_model(model);
+    user_defined = check_sentencepiece_model(model);
   } catch (const std::runtime_error& error) {
     refuse_sentencepiece(path.string(), error.what());
   }
-  return std::make_unique<SentencePieceTokenizer>(model, path.string());
+  return std::make_unique<SentencePieceTokenizer>(model, std::move(user_defined), path.string());
 }
 
 #else

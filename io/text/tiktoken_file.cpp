@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <stdexcept>
 
@@ -139,8 +140,13 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     if (split.nfc)
       parts.normalizer.add_form(Normalizer::Form::nfc, false);
     for (auto& [token, id] : split.special_tokens) {
-      if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id))
-        throw std::runtime_error(fmt::format("the special token {:.60} has the id {}", token, id));
+      const auto has_id = [&](const AddedToken& other) { return other.id == id; };
+      if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id) ||
+          std::ranges::any_of(parts.added_tokens.tokens(), has_id))
+        throw std::runtime_error(
+            fmt::format("the special token {:.60} has the id {}, which is another token's or "
+                        "no id",
+                        token, id));
       put_text(id, token);
       parts.contents += fmt::format("\n{} {}", id, token);
       parts.added_tokens.add({.text = token, .id = id, .special = true}, token);
@@ -152,6 +158,12 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const UnsupportedPattern& unsupported) {
+    throw Error(ExitCode::data, {.what = "the pattern of a tiktoken file is not supported",
+                                 .where = path.string() + ".json",
+                                 .got = unsupported.what(),
+                                 .wanted = "a pattern without it",
+                                 .todo = "write it in another way, or use another tokenizer"});
   } catch (const std::exception& error) {
     throw Error(ExitCode::data, {.what = "a tiktoken file cannot be read",
                                  .where = path.string(),

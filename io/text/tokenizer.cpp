@@ -16,8 +16,30 @@ namespace espalier {
 namespace {
 
 constexpr const char* tokenizer_files[] = {"tokenizer.json", "tokenizer.model"};
+constexpr const char* tokenizer_endings[] = {".model", ".tiktoken"};
 
-// The file of a directory.
+// The one file in a directory that has an ending of the kinds; empty where there is none.
+Path lone_file(const Path& directory, const std::string& name) {
+  Path found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (std::ranges::find(tokenizer_endings, entry.path().extension()) == std::end(tokenizer_endings) ||
+        !entry.is_regular_file(error))
+      continue;
+    if (!found.empty())
+      throw Error(ExitCode::usage, {.what = "a directory has several tokenizers",
+                                    .where = name,
+                                    .got = fmt::format("{} and {}", std::min(found, entry.path()).filename().string(),
+                                                       std::max(found, entry.path()).filename().string()),
+                                    .wanted = "one file",
+                                    .todo = "name the file"});
+    found = entry.path();
+  }
+  return found;
+}
+
+}  // namespace
+
 Path tokenizer_file(const std::string& name) {
   Path path(name);
   std::error_code error;
@@ -34,13 +56,13 @@ Path tokenizer_file(const std::string& name) {
   for (const char* const file : tokenizer_files)
     if (std::filesystem::exists(path / file, error))
       return path / file;
+  if (Path file = lone_file(path, name); !file.empty())
+    return file;
   throw Error(ExitCode::usage, {.what = "a directory has no tokenizer",
                                 .where = name,
-                                .wanted = "tokenizer.json or tokenizer.model in it",
-                                .todo = "name the file: --tokenizer FILE"});
+                                .wanted = "tokenizer.json, tokenizer.model, *.model or *.tiktoken in it",
+                                .todo = "name the file"});
 }
-
-}  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   if (name == "byte")
@@ -49,7 +71,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   const InputFile file(path, ExitCode::data);
   std::string begin(std::min<std::size_t>(file.size(), 4096), '\0');
   file.read_at(0, begin.data(), begin.size());
-  if (begin.starts_with('{'))
+  if (is_tokenizer_json(begin))
     return read_tokenizer_json(path);
   if (is_tiktoken_file(begin))
     return read_tiktoken_file(path);
@@ -73,7 +95,7 @@ std::string fingerprint_name(const std::string& kind, Index vocab_size, std::str
 
 void refuse_token(TokenId token, std::size_t position, const std::string& tokenizer, Index vocab_size) {
   throw Error(ExitCode::data, {.what = "a token is not in the tokenizer's vocabulary",
-                               .where = fmt::format("token {}", position),
+                               .where = fmt::format("token {}", position + 1),
                                .got = fmt::format("id {}", token),
                                .wanted = fmt::format("0 to {} (tokenizer \"{}\")", vocab_size - 1, tokenizer),
                                .todo = "decode these tokens with the tokenizer that made them"});

@@ -15,7 +15,7 @@ namespace espalier {
 
 struct EncodeOptions {
   /// What the tokenizer puts around a text (begin of text, end of text). Special tokens that are written in the text
-  /// are found either way.
+  /// are found either way, but for the control pieces of SentencePiece, which are made of plain pieces there.
   bool add_special_tokens = false;
   // Of a text that comes in parts: the part that it begins with, that it ends with.
   bool is_begin = true;
@@ -42,26 +42,30 @@ class Tokenizer {
   /// @throws Error (data) for an id that no token has.
   virtual std::string decode(std::span<const TokenId> tokens, bool skip_special_tokens = false) const = 0;
 
-  /// The id of a special token ("</s>"); -1 where there is none of that text.
+  /// The id of a special token ("</s>"): an added one, a control piece, or one that a user has defined; -1 where none
+  /// of these has that text.
   virtual TokenId special_token(std::string_view text) const = 0;
 
   /// May a text be cut anywhere, and its parts encoded one by one?
   virtual bool is_local() const { return false; }
 };
 
-/// "byte", or the path of a file or of a directory with one: tokenizer.json, tokenizer.model (SentencePiece or
-/// tiktoken), *.model, *.tiktoken.
+/// The file itself, or that of a directory: tokenizer.json, tokenizer.model (SentencePiece or tiktoken), or the only
+/// *.model or *.tiktoken. @throws Error (usage) where there is none, or several
+Path tokenizer_file(const std::string& name);
+
+/// "byte", or the path of a file or of a directory with one.
 /// @throws Error: (usage) where there is none, (data) for a file that is none, or one with a part that is not
 /// supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name);
 
-/// Has the directory a file that load_tokenizer() takes?
+/// Has the directory tokenizer.json or tokenizer.model, as those of models have?
 bool has_tokenizer(const Path& directory);
 
 /// "bpe-50257-0123456789abcdef": the kind, the vocabulary's size, and the hash of what decides about the tokens.
 std::string fingerprint_name(const std::string& kind, Index vocab_size, std::string_view contents);
 
-/// @throws Error (data): an id that no token has
+/// @param position from 0  @throws Error (data): an id that no token has
 [[noreturn]] void refuse_token(TokenId token, std::size_t position, const std::string& tokenizer, Index vocab_size);
 
 }  // namespace espalier

@@ -12,6 +12,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
+#include "io/json_text.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/byte_level_alphabet.hpp"
 #include "io/text/tokenizer_json_parts.hpp"
@@ -166,8 +167,8 @@ BpeParts parts_from(const Json& json) {
                {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                 "decoder", "model"});
   for (const char* const key : {"truncation", "padding"})
-    if (!part_of(json, key).is_null())
-      throw UnsupportedTokenizerPart(key, "one", "null: Espalier cuts and fills no texts");
+    if (const Json& part = part_of(json, key); !part.is_null())
+      throw UnsupportedTokenizerPart(key, json_text(part).substr(0, 60), "null: Espalier cuts and fills no texts");
   const Json& model = object_field(json, "model");
   if (const std::string type = field_or<std::string>(model, "type", "BPE"); type != "BPE")
     throw UnsupportedTokenizerPart("model", type, "BPE");
@@ -195,6 +196,13 @@ BpeParts parts_from(const Json& json) {
 }
 
 }  // namespace
+
+bool is_tokenizer_json(std::string_view begin) {
+  if (begin.starts_with("\xef\xbb\xbf"))  // a byte order mark
+    begin.remove_prefix(3);
+  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && begin[first] == '{';
+}
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const Path& path) {
   const std::string text = read_file(path, ExitCode::data, LargestFile::tokenizer);

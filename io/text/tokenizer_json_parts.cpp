@@ -26,7 +26,11 @@ Regex pattern_field(const Json& json, const std::string& part) {
     refuse_field("pattern", pattern, "either \"String\" or \"Regex\"");
   if (pattern.contains("String"))
     return {field<std::string>(pattern, "String"), RegexDialect::plain_text};
-  return {field<std::string>(pattern, "Regex", std::size_t{16384}), RegexDialect::oniguruma};
+  try {
+    return {field<std::string>(pattern, "Regex", std::size_t{16384}), RegexDialect::oniguruma};
+  } catch (const UnsupportedPattern& unsupported) {
+    throw UnsupportedTokenizerPart(part + ".pattern", unsupported.what(), "a pattern without it");
+  }
 }
 
 // One character.

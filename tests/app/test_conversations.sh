@@ -34,6 +34,9 @@ expect 0 "2 conversations" "${pack[@]}" --output same.bin - <zipped
 cmp chats.bin same.bin || fail "standard input gives another file"
 expect 3 "rows of another length" "$espalier" train tiny.toml 'data.train=["chats.bin"]' model.vocab_size=602 run.directory=other
 says "batch.sequence_length to 64"
+rows=('data.train=["chats.bin"]' model.vocab_size=602 model.max_sequence_length=64 batch.sequence_length=64 run.directory=other)
+expect 3 "see each other" "$espalier" train tiny.toml "${rows[@]}"
+expect 3 "cannot be split by documents" "$espalier" train tiny.toml "${rows[@]}" data.documents=separate data.validation_fraction=0.5
 [[ ! -e other ]] || fail "a refused run wrote something"
 
 train=(tiny.toml 'data.train=["chats.bin"]' data.documents=separate model.vocab_size=602 model.max_sequence_length=64

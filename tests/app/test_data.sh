@@ -57,6 +57,7 @@ says "b.jsonl:2"
 expect 0 "documents   3, of 4 to 8 tokens, 6.0 on average" "$espalier" data inspect u.bin --tokenizer byte
 says 'one\x00two two\x00three'
 expect 0 "2 documents" "$espalier" data pack --output t.bin --key text - <lines/a.jsonl.gz
+expect 2 "no files to leave out" "$espalier" data pack --output t.bin --key text - --exclude '*.dat' <lines/a.jsonl.gz
 expect 2 "standard input is packed alone" "$espalier" data pack --output t.bin --key text - lines/b.jsonl <text.txt
 expect 2 "--document-end <none>" "$espalier" data pack --output t.bin --document-end '<none>' text.txt
 
@@ -140,7 +141,11 @@ for tokenizer in "$gpt2" "$fixtures/small.tiktoken" byte; do
 done
 printf 'a b\0c\n\0' | "${tokenize[@]}" byte --null >out.txt 2>&1
 [[ $(<out.txt) == $'97 32 98\n99 10' ]] || fail "documents with a zero byte behind each"
-expect 3 "has something else" "${tokenize[@]}" byte --decode text.txt
+expect 3 "no list of token ids" "${tokenize[@]}" byte --decode text.txt
+printf ab | gzip >ab.gz
+expect 0 "97 98" "${tokenize[@]}" byte ab.gz
+printf '1 2\n3 999999\n' >bad_ids.txt
+expect 3 "bad_ids.txt:2, token 2" "${tokenize[@]}" byte --decode bad_ids.txt
 expect 2 "unknown tokenizer" "${tokenize[@]}" nowhere.json text.txt
 expect 3 "no tokenizer" "${tokenize[@]}" text.txt text.txt
 sed 's/"type":"BPE"/"type":"WordLevel"/' "$gpt2" >other.json
@@ -150,6 +155,11 @@ cp "$gpt2" tokenizer/tokenizer.json
 pack=("$espalier" data pack --tokenizer tokenizer --document-separator $'.\n' text.txt)
 for threads in 1 3; do expect 0 "tokens" "${pack[@]}" --threads $threads --output gpt2.$threads.bin; done
 cmp gpt2.1.bin gpt2.3.bin >out.txt 2>&1 || fail "other tokens on three threads"
+echo "2" >two.txt
+expect 0 "tokens" "$espalier" data pack --tokenizer tokenizer --document-end 2 --output end.bin two.txt
+expect 0 "tokens" "$espalier" data inspect end.bin
+grep -qE '^ +first .* 2$' out.txt || fail "--document-end 2 is not the id 2"
+expect 2 "token that ends documents is not known" "$espalier" data pack --tokenizer tokenizer --document-end a --output end.bin two.txt
 expect 0 "tokenizer   bpe-600-" "$espalier" data inspect gpt2.1.bin
 expect 0 "completed" "$espalier" train run.toml model.vocab_size=600 'data.train=["gpt2.1.bin"]' 'data.validation=[]' run.directory=gpt2
 write=("$espalier" generate --checkpoint gpt2 --prompt "The tree" --max-tokens 8)
@@ -157,6 +167,16 @@ expect 4 "bpe-600-" "${write[@]}"
 says "--tokenizer FILE"
 expect 4 "another tokenizer" "${write[@]}" --tokenizer byte
 expect 0 "The tree" "${write[@]}" --tokenizer "$gpt2"
+expect 4 "another tokenizer" "$espalier" evaluate --checkpoint gpt2 --data u.bin
+says "u.bin" "bpe-600-"
+expect 4 "another tokenizer" "$espalier" evaluate --checkpoint gpt2 --text text.txt --tokenizer byte
+expect 0 "of_gpt2.idx" "$espalier" data convert gpt2.1.bin --output of_gpt2 --format megatron
+expect 3 "beyond the vocabulary of --tokenizer" "$espalier" data convert of_gpt2 --output c.bin --format espalier --tokenizer byte
+[[ ! -e c.bin ]] || fail "refused, and yet a file was written"
+expect 0 "vocabulary 600, tokenizer bpe-600-" "$espalier" data convert of_gpt2 --output c.bin --format espalier --tokenizer tokenizer
+expect 3 "beyond --vocab-size" "$espalier" data convert u.bin --output c.bin --format espalier --vocab-size 20
+expect 3 "beyond --vocab-size" "$espalier" data inspect u.bin --vocab-size 20
+expect 2 "behind the end of the file" "$espalier" data inspect u.bin --from 100000
 cp -r tokenizer gpt2
 expect 0 "The tree" "${write[@]}"
 [[ ! -e none ]] || fail "a refused run has left a directory"

@@ -55,6 +55,30 @@ inline const char* const megatron_blend_5 =
     "abcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrst"
     "abcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrstabcdefghijklmnopqrst";
 
+inline const char* const megatron_blend_6 =
+    "dbddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd"
+    "bdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd"
+    "bdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd"
+    "bdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd"
+    "bdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd"
+    "bdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbdddbddd";
+
+inline const char* const megatron_blend_7 =
+    "babbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbbbbbbbb"
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+    "bbbbbbbabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbb"
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbabbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+inline const char* const megatron_blend_8 =
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
 // Of two sets: tokens of each document, and the documents that 30 samples of 0.5, 0.5 read.
 inline const std::vector<int> megatron_sizes_0 = {7, 1, 12, 5, 3, 9, 4};
 inline const std::vector<int> megatron_read_0 = {0, 1, 2, 3, 4, 5, 6};

@@ -7,10 +7,12 @@ by the description of its algorithms, with nothing of Espalier.
     python3 tests/io/megatron_blend.py >tests/io/megatron_blend.hpp
 """
 import functools
+import math
 import operator
 import random
 
-WEIGHTS = [[0.7, 0.3], [0.55, 0.45], [0.1, 0.2, 0.7], [0.333, 0.333, 0.333], [0.123, 0.456, 0.421], [0.05] * 20]
+WEIGHTS = [[0.7, 0.3], [0.55, 0.45], [0.1, 0.2, 0.7], [0.333, 0.333, 0.333], [0.123, 0.456, 0.421], [0.05] * 20,
+           [0, 0.25, 0, 0.75], [0.0123, 0.9877], [1.0]]
 SAMPLES = 600
 SEQUENCE_LENGTH = 5
 # Tokens of the documents of two sets: together a multiple of the sequence length, and one.
@@ -18,13 +20,14 @@ SIZES = [[7, 1, 12, 5, 3, 9, 4], [2, 6, 16, 1, 11]]
 
 
 def blend(weights, samples):
-    """The set of each sample: the one whose samples so far are furthest behind its weight; the first of equals."""
+    """The set of each sample: the one whose samples so far are furthest behind its weight; the first of equals. A set of weight 0 has
+    no samples: it is left out beforehand."""
     total = functools.reduce(operator.add, weights)  # from the first on: sum() of newer Pythons rounds less
     weights = [weight / total for weight in weights]
     drawn = [0] * len(weights)
     order = []
     for sample in range(samples):
-        lags = [weight * max(float(sample), 1.0) - count for weight, count in zip(weights, drawn)]
+        lags = [weight * max(float(sample), 1.0) - count if weight else -math.inf for weight, count in zip(weights, drawn)]
         order.append(lags.index(max(lags)))
         drawn[order[-1]] += 1
     return order

@@ -155,6 +155,19 @@ TEST(ChatTemplate, refuses_what_it_does_not_know) {
   expect(replaced(mistral, "|trim + eos_token", "|trim + '</s>'"), "an answer");
   expect(replaced(mistral, "loop.last", "loop.index0 == 2"), "a system message");
   expect(replaced(mistral, "[INST] ", "[INST]  "), "[INST] in a way");
+  // What is written more, a message that is left out, another condition
+  for (const std::string& known : {chatml, llama, mistral, fixture_template("qwen3")})
+    for (const std::string more : {"{{ 'EXTRA ' }}", "{{ x }}", "{% if x %}{% endif %}"})
+      expect(known + more, "which is not known");
+  expect(replaced(chatml, "{% for message in messages %}",
+                  "{% for message in messages %}{% if message['role'] != 'system' %}") +
+             "{% endif %}",
+         "message['role']!='system'");
+  EXPECT_EQ(refusal(chatml + "{% if tools %}{{ 'EXTRA ' }}{% endif %}"), "") << "there are no tools";
+  expect(chatml + "{% if tools %}{% else %}{{ 'EXTRA ' }}{% endif %}", "EXTRA");
+  expect(chatml + "{% endif %}", "without an if");
+  EXPECT_THROW(chat_template_of(llama, "", "</s>"), std::runtime_error) << "bos_token";
+  EXPECT_THROW(chat_template_of(mistral, "<s>", ""), std::runtime_error) << "eos_token";
   expect("{{ '", "no end");
   expect("{% if", "no end");
   expect("{# ", "no end");

@@ -78,6 +78,6 @@ TEST(Tokenizer, bytes_go_round) {
   EXPECT_EQ(tokens[255], 255);
   EXPECT_EQ(tokenizer->decode(tokens), text);
   const std::vector<TokenId> bad{65, 256};
-  expect_error(ExitCode::data, {"token 1", "id 256"}, [&] { tokenizer->decode(bad); });
+  expect_error(ExitCode::data, {"token 2", "id 256"}, [&] { tokenizer->decode(bad); });
   expect_error(ExitCode::usage, {"bpe"}, [] { load_tokenizer("bpe"); });
 }

@@ -262,3 +262,24 @@ TEST_F(LoaderDocumentsTest, rows_without_a_sample_see_nothing_and_count_nothing)
   EXPECT_EQ(std::vector<int>(batch.positions.begin() + 30, batch.positions.end()), std::vector<int>(10, 0));
   EXPECT_EQ(std::vector<TokenId>(batch.targets.begin() + 30, batch.targets.end()), std::vector<TokenId>(10, -1));
 }
+
+TEST(LoaderDocuments, rows_stay_as_they_are) {
+  const TemporaryDirectory directory;
+  TokenFileWriter writer(directory / "rows", "", 100);
+  writer.set_row_length(4);
+  for (int row = 0; row < 5; ++row) {
+    writer.append(std::vector<TokenId>(row < 4 ? 4 : 5, 1));
+    writer.end_document();
+  }
+  writer.finish();
+  const auto index = [&](Index length, bool separates) {
+    std::vector<TokenFile> files;
+    files.emplace_back(directory / "rows");
+    return SampleIndex(whole_files(std::move(files)), {.sequence_length = length, .separate_documents = separates});
+  };
+  EXPECT_EQ(index(4, true).num_samples(), 5);
+  expect_error(ExitCode::data, {"rows of another length"}, [&] { index(5, true); });
+  expect_error(ExitCode::data, {"see each other", "data.documents = \"separate\""}, [&] { index(4, false); });
+  expect_error(ExitCode::data, {"rows", "data.validation_fraction", "--validation-fraction"},
+               [&] { split_documents(TokenFile(directory / "rows"), {}, 0, 0, 0.5); });
+}

@@ -202,7 +202,9 @@ TEST(Pack, a_killed_pack_goes_on) {
   };
   pack("whole", options);
   EXPECT_FALSE(std::filesystem::exists(directory / "whole.journal"));
-  for (const int blocks : {2, 9, 15}) {
+  std::filesystem::create_symlink("cut", directory / "link");
+  std::filesystem::create_symlink("cut.v", directory / "link.v");
+  for (const auto& [blocks, output] : {std::pair(2, "cut"), std::pair(9, "link"), std::pair(15, "cut")}) {
     const WaitingProcess killed([&] {
       PackOptions stops = options;
       stops.progress = [&, ready = std::make_shared<int>(blocks)](const PackProgress& now) {
@@ -215,7 +217,7 @@ TEST(Pack, a_killed_pack_goes_on) {
                                   std::filesystem::copy_options::overwrite_existing);
         }
       };
-      pack("cut", stops);
+      pack(output, stops);
       return std::make_unique<int>();
     });
     std::filesystem::rename(directory / "saved.journal", directory / "cut.journal");
@@ -223,7 +225,8 @@ TEST(Pack, a_killed_pack_goes_on) {
       std::filesystem::rename(directory / (std::string("saved.") + name), directory / name);
     PackOptions other = options;
     other.document_end = 3;
-    expect_error(ExitCode::usage, {"unfinished pack of something else", "--document-end"}, [&] { pack("cut", other); });
+    expect_error(ExitCode::usage, {"unfinished pack of something else", "--document-end"},
+                 [&] { pack(output, other); });
     Index first_bytes = -1;
     PackOptions watched = options;
     watched.num_threads = 2;
@@ -232,7 +235,7 @@ TEST(Pack, a_killed_pack_goes_on) {
       if (first_bytes < 0)
         first_bytes = now.bytes;
     };
-    EXPECT_GT(pack("cut", watched).resumed_bytes, (blocks - 2) * (1 << 19));
+    EXPECT_GT(pack(output, watched).resumed_bytes, (blocks - 2) * (1 << 19));
     EXPECT_GT(first_bytes, blocks < 9 ? 0 : 1 << 22) << "files that are done are not opened";
     EXPECT_TRUE(read_bytes(directory / "cut") == read_bytes(directory / "whole")) << blocks;
     EXPECT_TRUE(read_bytes(directory / "cut.v") == read_bytes(directory / "whole.v")) << blocks;
@@ -268,6 +271,18 @@ TEST(Pack, a_killed_pack_goes_on_within_a_document) {
   EXPECT_EQ(summary.resumed_bytes, 4 << 20);
   EXPECT_EQ(summary.text_bytes, static_cast<Index>(text.size()));
   EXPECT_TRUE(packed_texts(directory / "t") == std::vector<std::string>{text});
+}
+
+// As `gzip -t` accepts it.
+TEST(Pack, zeros_may_follow_a_gzip_file) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "a.gz",
+              gzipped("one\n") + std::string(300000, '\0') + gzipped("two\n") + std::string(7, '\0'));
+  pack_text({directory / "a.gz"}, ByteTokenizer(), directory / "t", "", {});
+  EXPECT_EQ(packed_texts(directory / "t"), std::vector<std::string>{"one\ntwo\n"});
+  write_bytes(directory / "a.gz", gzipped("one\n") + std::string(7, '\0') + "x");
+  expect_error(ExitCode::data, {"gzip"},
+               [&] { pack_text({directory / "a.gz"}, ByteTokenizer(), directory / "t", "", {}); });
 }
 
 TEST(PackHostile, mutated_lines_and_archives) {

@@ -133,6 +133,26 @@ TEST(TokenizerFiles, special_tokens_are_found_added_and_left_out) {
   EXPECT_EQ(encoded(*tokenizer, "a  [MASK] \n b").size(), encoded(*tokenizer, "a[MASK]b").size());
 }
 
+// Not one that is made of characters: "2" would be the digit.
+TEST(TokenizerFiles, special_tokens_are_those_that_are_added) {
+  for (const std::string& name : tokenizer_fixtures()) {
+    EXPECT_EQ(fixture(name)->special_token("2"), -1) << name;
+    EXPECT_EQ(fixture(name)->special_token("a"), -1) << name;
+    EXPECT_EQ(fixture(name)->special_token(""), -1) << name;
+  }
+  EXPECT_EQ(fixture("gpt2_like.json")->special_token("<|endoftext|>"), 0);
+  EXPECT_EQ(fixture("llama2_like.json")->special_token("</s>"), 2);
+#ifdef ESPALIER_HAVE_SENTENCEPIECE
+  EXPECT_EQ(fixture("bpe.model")->special_token("</s>"), 2);
+  const TemporaryDirectory directory;
+  write_bytes(directory / "m", read_bytes(text_fixture("bpe.model")) + sentencepiece_piece("<|im_end|>", 4) +
+                                   sentencepiece_piece("more", 1));
+  const auto tokenizer = load_tokenizer((directory / "m").string());
+  EXPECT_EQ(tokenizer->special_token("<|im_end|>"), fixture("bpe.model")->vocab_size());
+  EXPECT_EQ(tokenizer->special_token("more"), -1);
+#endif
+}
+
 TEST(TokenizerFiles, names_tell_contents_apart_and_fit_into_token_files) {
   std::map<std::string, std::string> names;
   for (const std::string& name : tokenizer_fixtures()) {
@@ -151,6 +171,17 @@ TEST(TokenizerFiles, a_directory_stands_for_the_file_in_it) {
   expect_error(ExitCode::usage, {"no tokenizer"}, [&] { load_tokenizer(directory.path().string()); });
   write_bytes(directory / "tokenizer.json", read_bytes(text_fixture("gpt2_like.json")));
   EXPECT_EQ(load_tokenizer(directory.path().string())->name(), fixture("gpt2_like.json")->name());
+  for (const std::string begin : {"\n\n \t", "\xef\xbb\xbf", "\xef\xbb\xbf\r\n"}) {
+    write_bytes(directory / "tokenizer.json", begin + read_bytes(text_fixture("gpt2_like.json")));
+    EXPECT_EQ(load_tokenizer(directory.path().string())->name(), fixture("gpt2_like.json")->name());
+  }
+  std::filesystem::create_directory(directory / "other");
+  for (const char* const file : {"small.tiktoken", "small.tiktoken.json"})
+    std::filesystem::copy(text_fixture(file), directory / "other" / file);
+  EXPECT_EQ(load_tokenizer((directory / "other").string())->name(), fixture("small.tiktoken")->name());
+  write_bytes(directory / "other/a.model", "");
+  expect_error(ExitCode::usage, {"several tokenizers", "a.model and small.tiktoken"},
+               [&] { load_tokenizer((directory / "other").string()); });
   expect_error(ExitCode::usage, {"nowhere"}, [] { load_tokenizer("nowhere"); });
   write_bytes(directory / "text", "some text\n");
   expect_error(ExitCode::data, {"no tokenizer", "text"}, [&] { load_tokenizer((directory / "text").string()); });
@@ -171,7 +202,7 @@ TEST(TokenizerFiles, parts_that_are_not_supported_are_named) {
       {"/model/continuing_subword_prefix", "##", {"continuing_subword_prefix", "##"}},
       {"/model/end_of_word_suffix", "</w>", {"end_of_word_suffix"}},
       {"/model/new_key", 1, {"new_key"}},
-      {"/truncation", {{"max_length", 5}}, {"truncation"}},
+      {"/truncation", {{"max_length", 5}}, {"truncation", "\"max_length\":5"}},
       {"/padding", {{"strategy", "x"}}, {"padding"}},
       {"/new_part", nullptr, {"new_part"}},
       {"/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", ""}}, {"normalizer", "Precompiled", "NFKC"}},
@@ -180,7 +211,7 @@ TEST(TokenizerFiles, parts_that_are_not_supported_are_named) {
       {"/pre_tokenizer", {{"type", "BertPreTokenizer"}}, {"pre_tokenizer", "BertPreTokenizer", "Metaspace"}},
       {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, {"UnicodeScripts"}},
       {"/pre_tokenizer", with_pattern("[a[b]]"), {"class in a class"}},
-      {"/pre_tokenizer", with_pattern("[a-z&&[^b]]"), {"&&"}},
+      {"/pre_tokenizer", with_pattern("[a-z&&[^b]]"), {"a part of a tokenizer.json is not supported", "&&"}},
       {"/pre_tokenizer", with_pattern(R"(\h)"), {R"(\h)"}},
       {"/pre_tokenizer", with_pattern("(?m:a.b)"), {"option m"}},
       {"/pre_tokenizer", with_pattern("(a"), {"parenthesis"}},
@@ -215,6 +246,15 @@ TEST(TokenizerFiles, a_tiktoken_file_of_unknown_origin_wants_its_pattern) {
   write_bytes(directory / "a.tiktoken", read_bytes(text_fixture("small.tiktoken")));
   expect_error(ExitCode::data, {"a.tiktoken.json", "pattern", "cl100k_base"},
                [&] { load_tokenizer((directory / "a.tiktoken").string()); });
+  const auto with_rules = [&](const std::string& rules) {
+    write_bytes(directory / "a.tiktoken.json", rules);
+    load_tokenizer((directory / "a.tiktoken").string());
+  };
+  expect_error(ExitCode::data, {"<b>", "the id 5000"},
+               [&] { with_rules(R"({"pattern": "a", "special_tokens": {"<a>": 5000, "<b>": 5000}})"); });
+  expect_error(ExitCode::data, {"not supported", "&&", "a.tiktoken.json"},
+               [&] { with_rules(R"({"pattern": "[a&&b]"})"); });
+  std::filesystem::remove(directory / "a.tiktoken.json");
   write_bytes(directory / "a.tiktoken", "IQ== 0\nIg== one\n");
   expect_error(ExitCode::data, {"line 2"}, [&] { load_tokenizer((directory / "a.tiktoken").string()); });
 }
@@ -223,7 +263,7 @@ TEST(TokenizerFiles, ids_beyond_the_vocabulary_are_refused) {
   for (const std::string& name : tokenizer_fixtures()) {
     const auto tokenizer = fixture(name);
     for (const TokenId bad : {TokenId{-1}, static_cast<TokenId>(tokenizer->vocab_size())})
-      expect_error(ExitCode::data, {"token 1", std::to_string(bad)}, [&] {
+      expect_error(ExitCode::data, {"token 2", std::to_string(bad)}, [&] {
         static_cast<void>(tokenizer->decode(std::vector<TokenId>{0, bad}));
       });
   }

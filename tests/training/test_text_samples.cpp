@@ -190,7 +190,8 @@ TEST(TextSamples, ATokenizerThatDoesNotFitIsRefused) {
   };
   expect_refusal(ExitCode::data, {"another tokenizer", "byte", "gpt2_like.json"},
                  [&] { start({}, {"data.tokenizer=\"" + fixture + "\""}); });
-  expect_refusal(ExitCode::usage, {"unknown tokenizer", "nowhere"}, [&] { start({}, {"data.tokenizer=\"nowhere\""}); });
+  expect_refusal(ExitCode::usage, {"unknown tokenizer", "nowhere", "data.tokenizer"},
+                 [&] { start({}, {"data.tokenizer=\"nowhere\""}); });
   expect_refusal(ExitCode::usage, {"run.sample_prompts[1]", "id 122"},
                  [&] { start(sampling_keys, {"run.sample_prompts=[\"1\", \"1z\"]"}); });
   const std::string others = write_tokens(folder / "others.bin", 500, 61, {}, "bpe-61-0123456789abcdef");
