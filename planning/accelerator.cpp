@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/accelerator.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

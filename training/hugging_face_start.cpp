@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/hugging_face_start.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
