@@ -115,7 +115,7 @@ void PackJournal::take_left() {
     const auto is_same = [&](const char* which, std::size_t begin, std::size_t end) {
       return end <= inputs_.size() && journal.at("inputs").at(which) == inputs_hash(begin, end);
     };
-    const bool splits = identity_["--validation"] != "";
+    const bool splits = !identity_["--validation"].get_ref<const std::string&>().empty();
     if (!is_same("before", 0, state.file) || (splits && !is_same("all", 0, inputs_.size())))
       refuse("inputs");
     if (is_same("in_work", state.file, state.file + 1))

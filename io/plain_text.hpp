@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/types.hpp"
 #include "io/file.hpp"
 
 namespace espalier {

@@ -202,7 +202,7 @@ ChatTemplate template_of_kind(const JinjaTags& tags, const std::string& bos, con
 
 ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, const std::string& eos) {
   const JinjaTags tags = jinja_tags(jinja);
-  const ChatTemplate chat = template_of_kind(tags, bos, eos);
+  ChatTemplate chat = template_of_kind(tags, bos, eos);
   require_known_tags(tags);
   for (const auto& [name, token] : {std::pair("bos_token", &bos), std::pair("eos_token", &eos)})
     if (has(tags, name) && token->empty())

@@ -140,7 +140,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     if (split.nfc)
       parts.normalizer.add_form(Normalizer::Form::nfc, false);
     for (auto& [token, id] : split.special_tokens) {
-      const auto has_id = [&](const AddedToken& other) { return other.id == id; };
+      const auto has_id = [wanted = id](const AddedToken& other) { return other.id == wanted; };
       if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id) ||
           std::ranges::any_of(parts.added_tokens.tokens(), has_id))
         throw std::runtime_error(
