@@ -31,6 +31,8 @@ void GradientReducer<S>::wait() {
     if (plan_.buckets[b].unit < 0)
       missing_[b] = 0;
   complete("wait for gradients");
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    ESPALIER_ASSERT(plan_.buckets[b].unit < 0 || summed_[b] != 0, "a layer's gradients were not marked in this step");
 }
 
 template <class S>

@@ -3,8 +3,12 @@
 #include "planning/memo_page.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "io/quantity.hpp"
 #include "io/units.hpp"
@@ -68,9 +72,7 @@ class MemoPage : MemoText {
         real_bytes_text(best_.memory_interval.low), real_bytes_text(best_.memory_interval.high));
     if (problem_.num_tokens > 0)
       run_rows(run_cost(problem_, best_));
-    say("\nEach layer is split over {}, the layers over {}, the batch over {}.",
-        counted(layout_.tensor * layout_.context, "device"), counted(layout_.pipeline, "stage"),
-        counted(layout_.data, "replica"));
+    say("\n{}", split_text());
     if (std::string reason = why_not_runnable(problem_, layout_); !reason.empty()) {
       for (std::size_t at = 0; (at = reason.find("; ", at)) != std::string::npos;)
         reason.replace(at, 2, ". ");
@@ -82,6 +84,16 @@ class MemoPage : MemoText {
               ? ", less than the prediction's own error"
               : "");
     say("\n\n");
+  }
+
+  std::string split_text() const {
+    std::vector<std::string> parts;
+    for (const auto& [what, count, unit] :
+         {std::tuple("each layer", layout_.tensor * layout_.context, "device"),
+          std::tuple("the layers", layout_.pipeline, "stage"), std::tuple("the batch", layout_.data, "replica")})
+      if (count > 1)
+        parts.push_back(fmt::format("{} over {}", what, counted(count, unit)));
+    return parts.empty() ? "All of it lies on one device." : fmt::format("Split are {}.", fmt::join(parts, ", "));
   }
 
   void run_rows(const RunCost& run) {
@@ -101,14 +113,12 @@ class MemoPage : MemoText {
     const double states =
         to_double(num_parameters(problem_.model)) * state_bytes(layout_.precision, problem_.implementation).total();
     const double devices = states / static_cast<double>(room_bytes(problem_));
-    const int shards = layout_.tensor * layout_.pipeline * (layout_.zero_stage == 3 ? layout_.data : 1);
     say("Weights, gradients and optimizer states take {}, {:.{}f} times what a device has free. ",
         real_bytes_text(states), devices, devices < 10 ? 1 : 0);
-    if (shards > 1)
-      say("Cut into {}, with all activations, a device needs {}.\n", counted(shards, "shard"),
-          bytes_text(best_.memory_bytes));
-    else
-      say("The model stays in one piece, and a device needs {}.\n", bytes_text(best_.memory_bytes));
+    const MemoryByCategory& peak = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
+    say("This layout leaves {} of them on a device. With activations and buffers it needs {}.\n",
+        bytes_text(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]),
+        bytes_text(best_.memory_bytes));
     say("2. ");
     if (result_.ranking.size() < 2) {
       say("No other mesh of ranks is possible: of {} layouts {} are too large and {} impossible.\n\n",
