@@ -45,8 +45,13 @@ expect 0 "rehearsed on 16 ranks" "${pair[@]}" --batch 64 --layout "$layout,data=
 expect 0 "the effective batch is 4 times" "$espalier" diagnose two/run --against one/run
 says "gradient_reduction explains" "summing gradients over 2 replicas" "optimizer.learning_rate = 0.0006,"
 
+# Sharded parameters: the gathers lie behind the blocks' compute, as the prices say.
+expect 0 "rehearsed on 8 ranks" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse sharded --rehearse-seconds 8
+says "data_comm"
+off_by_less 15
+
 # Refused.
-expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
+expect 2 "no context parallelism" "${plan[@]}" --batch 16 --layout data=4,context=2 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 128 --scale 2,128 --rehearse refused
 expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .
