@@ -29,6 +29,7 @@
 #include "training/gemm_rate.hpp"
 #include "training/peak_rate.hpp"
 #include "training/require_memory.hpp"
+#include "training/shard_over.hpp"
 #include "training/trainer.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -173,6 +174,7 @@ struct Measured {
 
 template <class P>
 Measured measure(RunConfig config, Runtime& runtime) {
+  resolve_ranks_per_node(config, runtime.world());
   const Layout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const Progress progress(

@@ -31,6 +31,7 @@
 #include "training/measure_layers.hpp"
 #include "training/require_file_size.hpp"
 #include "training/same_start.hpp"
+#include "training/shard_over.hpp"
 #include "training/step_pace.hpp"
 #include "training/train_loop.hpp"
 #include "training/with_compute_type.hpp"
@@ -47,6 +48,7 @@ struct TrainArguments {
   bool keys = false;
   std::string replay;
   int ranks = launched_rank().size;  ///< of a dry run
+  int ranks_per_node = 0;            ///< of a dry run; 0: not told
 };
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const Layout& layout) {
@@ -87,6 +89,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   attempt_together(world, ExitCode::write,
                    [&] { require_file_size(config, world.size(), read_process_limits().file_size); });
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
+  resolve_ranks_per_node(config, world);
   resolve_layers_per_stage(config, world);
   const Layout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
@@ -153,17 +156,24 @@ void add_train(CLI::App& app, Chosen& chosen) {
           ->add_option("--ranks", options->ranks,
                        "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
           ->check(between(1, 1 << 16));
+  const CLI::Option* const ranks_per_node =
+      command
+          ->add_option("--ranks-per-node", options->ranks_per_node,
+                       "with --dry-run: of which so many lie on each node, for parallel.shard_over = \"node\"")
+          ->check(between(1, 1 << 16));
   add_gpu_options(*command);
   command->footer(
       "  espalier train examples/quickstart.toml\n"
       "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500\n"
       "  espalier train --replay run/incidents/step-00000123-sample-00000984");
-  command->callback([options, ranks, command, &chosen] {
+  command->callback([options, ranks, ranks_per_node, command, &chosen] {
     refuse_empty_values(*command);
     if (options->events && !options->dry_run)
       throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
     if (ranks->count() > 0 && !options->dry_run)
       throw CLI::ValidationError("--ranks", "belongs to --dry-run; mpiexec -n gives a run its ranks");
+    if (ranks_per_node->count() > 0 && !options->dry_run)
+      throw CLI::ValidationError("--ranks-per-node", "belongs to --dry-run; a run sees its nodes");
     chosen.prints_only = options->dry_run || options->keys;
     chosen.needs_runtime = !chosen.prints_only;
     chosen.resumes = chosen.needs_runtime && options->replay.empty();
@@ -191,7 +201,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
                           std::back_inserter(options->overrides));
       if (!options->dry_run)
         return train_command(*options, *runtime, chosen.launching);
-      const RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known);
+      RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known);
+      config.ranks_per_node = options->ranks_per_node;
       require_init_from(config, options->train);
       return dry_run(config, options->ranks, options->events);
     };

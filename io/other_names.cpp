@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;
 
-constexpr std::array<Names, 177> other_names = {{
+constexpr std::array<Names, 180> other_names = {{
     {"act_ckpt", "parallel.recompute"},
     {"activation_checkpointing", "parallel.recompute"},
     {"adam_beta1", "optimizer.beta1"},
@@ -38,6 +38,7 @@ constexpr std::array<Names, 177> other_names = {{
     {"data_parallel", "parallel.data"},
     {"data_parallel_degree", "parallel.data"},
     {"data_parallel_replicate_degree", "parallel.data"},
+    {"data_parallel_shard_degree", "parallel.shard_over"},
     {"data_parallel_size", "parallel.data"},
     {"data_path", "data.train"},
     {"dataset", "data.train"},
@@ -116,6 +117,7 @@ constexpr std::array<Names, 177> other_names = {{
     {"n_positions", "model.max_sequence_length"},
     {"num_attention_heads", "model.num_heads"},
     {"num_attention_layers", "model.num_layers"},
+    {"num_distributed_optimizer_instances", "parallel.shard_over"},
     {"num_hidden_layers", "model.num_layers"},
     {"num_iterations", "run.steps"},
     {"num_layers_per_virtual_pipeline_stage", "parallel.virtual_stages"},
@@ -154,6 +156,7 @@ constexpr std::array<Names, 177> other_names = {{
     {"seq_len", "batch.sequence_length"},
     {"seq_length", "batch.sequence_length"},
     {"sequence_parallelism", "parallel.sequence_parallel"},
+    {"sharding_strategy", "parallel.zero_stage"},
     {"stage", "parallel.zero_stage"},
     {"tensor_model_parallel_size", "parallel.tensor"},
     {"tensor_parallel", "parallel.tensor"},

@@ -66,9 +66,11 @@ std::string Layout::text() const {
     text += virtual_stages > 1 ? fmt::format(" ({}, {} virtual stages)", to_string(schedule), virtual_stages)
                                : fmt::format(" ({})", to_string(schedule));
   const std::string recomputed = recompute_text(*this);
-  text += fmt::format(", micro-batch {}, {}, ZeRO-{}{}, {}", micro_batch,
-                      recomputed.empty() ? "recompute none" : recomputed, zero_stage,
-                      sequence_parallel ? ", sequence parallel" : "", to_string(precision));
+  text += fmt::format(
+      ", micro-batch {}, {}, ZeRO-{}{}{}, {}", micro_batch, recomputed.empty() ? "recompute none" : recomputed,
+      zero_stage,
+      zero_stage > 0 && shard_replicas > 0 ? fmt::format(" over {} replicas of a node", shard_replicas) : "",
+      sequence_parallel ? ", sequence parallel" : "", to_string(precision));
   if (!data_inside_pipeline() && pipeline > 1 && data > 1)
     text += ", stages side by side";
   return text;
@@ -84,6 +86,8 @@ std::string Layout::short_text() const {
     text += ", sequence-parallel";
   if (zero_stage > 0)
     text += fmt::format(", ZeRO-{}", zero_stage);
+  if (zero_stage > 0 && shard_replicas > 0)
+    text += fmt::format(" over {} replicas of a node", shard_replicas);
   if (const std::string recomputed = recompute_text(*this); !recomputed.empty())
     text += ", " + recomputed;
   return text;

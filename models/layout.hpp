@@ -14,6 +14,10 @@
 
 namespace espalier {
 
+/// The replicas that share one copy of what ZeRO shards: all, or those of a node (hybrid sharding).
+enum class ShardOver { all, node };
+inline const char* to_string(ShardOver over) { return over == ShardOver::all ? "all" : "node"; }
+
 /// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` prices, a run has and its records
 /// tell. A config may leave degrees and layers open (training/run_layout.hpp fills them in).
 struct Layout {
@@ -27,6 +31,8 @@ struct Layout {
   Recompute recompute = Recompute::none;
   std::vector<Recompute> recompute_per_stage = {};  ///< empty: `recompute` on all
   int zero_stage = 0;
+  ShardOver shard_over = ShardOver::all;
+  int shard_replicas = 0;      ///< consecutive replicas that share one copy; 0: all. Of a run, not of a config
   bool keep_gathered = false;  ///< ZeRO-3: layers stay gathered through a pass of the step's list
   bool sequence_parallel = false;
   AxisOrder order = data_first_order;
@@ -50,7 +56,12 @@ struct Layout {
   bool data_inside_pipeline() const;
 
   /// The ranks, without context ranks.
-  MeshLayout mesh() const { return {.degrees = {{tensor, data, pipeline}}, .order = order, .kv_copies = kv_copies}; }
+  MeshLayout mesh() const {
+    return {.degrees = {{tensor, data, pipeline}},
+            .order = order,
+            .kv_copies = kv_copies,
+            .shard_replicas = zero_stage > 0 ? shard_replicas : 0};
+  }
 
   /// What decides the lists of all stages.
   PipelineShape pipeline_shape() const;

@@ -34,16 +34,23 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
   ESPALIER_ASSERT(plan_.units == gradients.units(), "the gradients have other units than the plan of their reduction");
   arrays_.storage = gradients;
-  for (const auto& [key, communicator] : communicators.entries)
-    if (ranks.at(key).joins == key && ranks.at(key).size > 1)
-      add_group(*communicator, key, options);
+  for (const auto& [key, communicator, copies] : communicators.entries) {
+    const GroupRank& ours = ranks.at(key);
+    ESPALIER_ASSERT(ours.num_copies == 1 || (ours.size > 1 && zero_stage_ > 0), "copies of what is not sharded");
+    if (ours.joins != key || ours.size == 1)
+      continue;
+    add_group(*communicator, key, false, options);
+    if (ours.num_copies > 1)
+      add_group(*copies, key, true, options);
+  }
   begin_step();
 }
 
 template <class S>
-void GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key,
+void GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key, bool is_of_copies,
                                    const ReducerOptions& options) {
-  Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_);
+  Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_, is_of_copies);
+  group.spans_stages = key.tied && is_of_copies == !plan_.copies.empty();
   group.communicator.open_device_link();
   if (group.communicator.device_link() != nullptr)
     group.exec = make_stream();
@@ -51,11 +58,12 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
     arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
   Index largest_slice = 0;
   Index largest_bucket = 0;
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-    if (plan_.buckets[b].group == key) {
+  const std::vector<Bucket>& buckets = is_of_copies ? plan_.copies : plan_.buckets;
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    if (buckets[b].group == key) {
       group.buckets.push_back(static_cast<int>(b));
-      largest_slice = std::max(largest_slice, plan_.buckets[b].slice(communicator.rank()).size());
-      largest_bucket = std::max(largest_bucket, plan_.buckets[b].size);
+      largest_slice = std::max(largest_slice, buckets[b].slice(communicator.rank()).size());
+      largest_bucket = std::max(largest_bucket, buckets[b].size);
     }
   const auto num_buckets = static_cast<int>(group.buckets.size());
   ESPALIER_ASSERT(num_buckets <= tags::largest / num_message_phases, "too many buckets for MPI's tags");
@@ -79,8 +87,8 @@ void GradientReducer<S>::check_same_plan(const Group& group) const {
   const auto add = [&](Index value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u; };
   add(zero_stage_);
   add(wire_bytes_);
-  for (const int b : group.buckets) {
-    const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)];
+  for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
+    const Bucket& bucket = bucket_of(group, i);
     add(bucket.size);
     add(bucket.unit);
     for (const Index bound : bucket.bounds)
@@ -131,10 +139,11 @@ void GradientReducer<S>::begin_step() {
     missing_[b] = plan_.buckets[b].last_segment - plan_.buckets[b].first_segment + 1;
   pending_.assign(static_cast<std::size_t>(arrays_.storage.num_buffers()), 0);
   summed_.assign(plan_.buckets.size(), 0);
+  is_last_.assign(plan_.buckets.size(), 1);
 }
 
 template <class S>
-void GradientReducer<S>::mark_ready(int segment) {
+void GradientReducer<S>::mark_ready(int segment, bool is_last) {
   ESPALIER_ASSERT(segment >= 0 && segment < static_cast<int>(segments_.size()),
                   fmt::format("there is no segment {}", segment));
   if (groups_.empty())
@@ -143,12 +152,13 @@ void GradientReducer<S>::mark_ready(int segment) {
                   fmt::format("segment {} was marked twice in one step, or after wait()", segment));
   marked_[static_cast<std::size_t>(segment)] = !is_in_unit(segment);
   for (Group& group : groups_)
-    for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
+    for (int i = 0; !group.is_of_copies && i < static_cast<int>(group.buckets.size()); ++i) {
       const Bucket& bucket = bucket_of(group, i);
-      int& missing = missing_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(i)])];
-      if (segment < bucket.first_segment || bucket.last_segment < segment || --missing > 0 || bucket.unit < 0)
+      const auto b = static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(i)]);
+      if (segment < bucket.first_segment || bucket.last_segment < segment || --missing_[b] > 0 || bucket.unit < 0)
         continue;
-      missing = bucket.last_segment - bucket.first_segment + 1;  // of the next micro-batch
+      missing_[b] = bucket.last_segment - bucket.first_segment + 1;  // of the next micro-batch
+      is_last_[b] = is_last;
       ++pending_of(bucket);
       group.ready.push_back(i);
     }
@@ -179,6 +189,11 @@ void GradientReducer<S>::progress(Group& group) {
 /// What comes in the order of the plan: weights, and gradients outside of units, whose buckets mark_ready() adds.
 template <class S>
 void GradientReducer<S>::look_for_ready(Group& group) {
+  if (group.is_of_copies) {  // sum_copies() adds them
+    if (pass_ == Pass::gather)
+      group.num_looked_at = group.buckets.size();
+    return;
+  }
   for (; group.num_looked_at < group.buckets.size(); ++group.num_looked_at) {
     const auto b = static_cast<std::size_t>(group.buckets[group.num_looked_at]);
     const bool is_of_unit = plan_.buckets[b].unit >= 0;
@@ -225,13 +240,13 @@ void GradientReducer<S>::collect(Group& group, BucketExchange& exchange) {
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
     exchange.messages.receive(exchange.received_mpi.data() + received_slot(peer, rank) * own_bytes,
-                              static_cast<std::size_t>(own_bytes), peer, tag, group.spans_stages());
+                              static_cast<std::size_t>(own_bytes), peer, tag, group.spans_stages);
   }
   for (int step = 1; step < size; ++step) {
     const int peer = (rank + step) % size;
     const IndexRange theirs = bucket.slice(peer);
     exchange.messages.send(exchange.values.data(bucket) + (theirs.begin - bucket.offset) * wire_bytes_,
-                           static_cast<std::size_t>(theirs.size() * wire_bytes_), peer, tag, group.spans_stages());
+                           static_cast<std::size_t>(theirs.size() * wire_bytes_), peer, tag, group.spans_stages);
   }
 }
 
@@ -243,7 +258,7 @@ void GradientReducer<S>::distribute(Group& group, BucketExchange& exchange) {
   const IndexRange own = bucket.slice(peers.rank());
   exchange.received_mpi.store(group.exec, 0, own.size() * (peers.size() - 1) * wire_bytes_);
   exchange.values.add(group.exec, bucket, exchange.received, peers.rank(), peers.size());
-  if (zero_stage_ == 0) {
+  if (!keeps_slices(group)) {
     exchange.values.load(group.exec, bucket, own);
     return send_round(group, exchange, exchange.values.data(bucket), wire_bytes_);
   }
@@ -254,7 +269,24 @@ void GradientReducer<S>::distribute(Group& group, BucketExchange& exchange) {
     summed = 1;
   }
   settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
+  sum_copies(group, exchange);
   finish(group, exchange);
+}
+
+/// The second level of a sum: our slice of the bucket is that of our copy now, if no micro-batch follows.
+template <class S>
+void GradientReducer<S>::sum_copies(const Group& group, const BucketExchange& exchange) {
+  const int b = group.buckets[static_cast<std::size_t>(exchange.bucket)];
+  if (plan_.copies.empty() || is_last_[static_cast<std::size_t>(b)] == 0)
+    return;
+  for (Group& copies : groups_)
+    if (copies.is_of_copies && copies.key == group.key) {
+      ++copies.num_looked_at;
+      if (bucket_of(copies, exchange.bucket).size == 0)
+        continue;
+      order_after(copies.exec, group.exec);
+      copies.ready.push_back(exchange.bucket);
+    }
 }
 
 /// Our slice goes to all others of the communicator, and theirs come: of an array with `element_bytes` for each element
@@ -295,7 +327,7 @@ void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   if (pass_ == Pass::gather)
     weights_mpi_.store(group.exec, weight_place(group, exchange) * weight_bytes_, bucket.size * weight_bytes_);
-  else if (zero_stage_ == 0)
+  else if (!keeps_slices(group))
     exchange.values.store(group.exec, bucket);
   else if (bucket.unit >= 0)
     --pending_of(bucket);

@@ -40,6 +40,9 @@ struct ReducerStats {
 /// With ZeRO-2 and -3 the segments of layers are marked after each micro-batch, in one order on all ranks: their sums
 /// are added to this rank's shard. wait_for_buffer(unit) comes before a layer's gradients are written.
 ///
+/// With hybrid sharding (several copies of the sharded state; FSDP's hybrid strategy, Zhao et al., 2023) owned() is
+/// this rank's shard of its copy. It is then summed over the ranks that hold it in all copies, in their order.
+///
 /// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
 /// that of backward, and wait() makes later kernels wait, not the host.
 template <class S>
@@ -54,8 +57,10 @@ class GradientReducer {
   /// Arms all buckets for the next reduction.
   void begin_step();
 
-  /// The gradient of segments()[index] is final; its bucket's reduction starts now if that fills it.
-  void mark_ready(int segment);
+  /// The gradient of segments()[index] is final, or in a unit: that of a micro-batch is. Its bucket's reduction starts
+  /// now if that fills it.
+  /// @param is_last no micro-batch follows. The same for all segments of a unit
+  void mark_ready(int segment, bool is_last = true);
 
   /// Not again in this step: never true in a unit.
   bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
@@ -110,13 +115,15 @@ class GradientReducer {
     WireValues<S> values;  // of the bucket
   };
   struct Group {  // the buckets of one communicator
-    Group(Communicator own, const GroupKey& its_key, const ExecSpace& work)
-        : communicator(std::move(own)), key(its_key), exec(work) {}
+    Group(Communicator own, const GroupKey& its_key, const ExecSpace& work, bool sums_copies)
+        : communicator(std::move(own)), key(its_key), exec(work), is_of_copies(sums_copies) {}
 
     Communicator communicator;
     GroupKey key;
-    ExecSpace exec;            // of its kernels and messages; on a device a stream beside that of backward
-    std::vector<int> buckets;  // of the plan
+    ExecSpace exec;  // of its kernels and messages; on a device a stream beside that of backward
+    bool is_of_copies;
+    bool spans_stages = false;
+    std::vector<int> buckets;  // of the plan: of its copies, where it is of copies
     std::vector<BucketExchange> exchanges;
     std::size_t num_looked_at = 0;  // buckets in the pass's order
     std::deque<int> ready;          // to be started, in this order; numbers within `buckets`
@@ -124,12 +131,12 @@ class GradientReducer {
     int num_done = 0;
     std::uint64_t bytes_before = 0;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
-    bool spans_stages() const { return key.tied; }
     bool is_idle() const { return ready.empty() && num_in_flight == 0; }
     bool all_done() const { return num_looked_at == buckets.size() && is_idle(); }
   };
 
-  void add_group(const Communicator& communicator, const GroupKey& key, const ReducerOptions& options);
+  void add_group(const Communicator& communicator, const GroupKey& key, bool is_of_copies,
+                 const ReducerOptions& options);
   void check_same_plan(const Group& group) const;
   void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
   void begin_pass(Pass pass);
@@ -142,14 +149,17 @@ class GradientReducer {
   void gather(Group& group, BucketExchange& exchange);
   void send_round(Group& group, BucketExchange& exchange, unsigned char* bucket_data, Index element_bytes);
   void finish(Group& group, BucketExchange& exchange);
+  void sum_copies(const Group& group, const BucketExchange& exchange);
   void complete(const char* what);
   void wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile = {});
   double others_sent_at() const;
   const BucketExchange& oldest() const;
   std::string describe(const BucketExchange& exchange) const;
   const Bucket& bucket_of(const Group& group, int index) const {
-    return plan_.buckets[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)])];
+    const std::vector<Bucket>& buckets = group.is_of_copies ? plan_.copies : plan_.buckets;
+    return buckets[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)])];
   }
+  bool keeps_slices(const Group& group) const { return zero_stage_ > 0 && !group.is_of_copies; }
   Index weight_place(const Group& group, const BucketExchange& exchange) const {
     return weight_places_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
   }
@@ -166,10 +176,11 @@ class GradientReducer {
   Index wire_bytes_;  // an element, as it travels
   ReductionPlan plan_;
   std::vector<Group> groups_;
-  std::vector<int> missing_;  // by bucket: segments not marked yet
-  std::vector<char> marked_;  // by segment
-  std::vector<int> pending_;  // by buffer of units: buckets that are not summed
-  std::vector<char> summed_;  // by bucket of a unit: whether the step has a sum of it
+  std::vector<int> missing_;   // by bucket: segments not marked yet
+  std::vector<char> marked_;   // by segment
+  std::vector<int> pending_;   // by buffer of units: buckets that are not summed
+  std::vector<char> summed_;   // by bucket of a unit: whether the step has a sum of it
+  std::vector<char> is_last_;  // by bucket: whether what was marked was of the last micro-batch
   Pass pass_ = Pass::reduce;
   Tensor<unsigned char, 1> weights_;
   MpiBuffer<unsigned char> weights_mpi_;

@@ -97,7 +97,7 @@ template <class S>
 double GradientReducer<S>::others_sent_at() const {
   double latest = 0;
   for (const Group& group : groups_)
-    if (group.spans_stages())
+    if (group.spans_stages)
       latest = std::max(latest, group.sent_at);
   return latest;
 }
@@ -129,8 +129,9 @@ ReducerStats GradientReducer<S>::stats() const {
   ReducerStats stats{
       .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
   for (const Group& group : groups_) {
-    stats.bytes_by_group[group.key] = group.communicator.traffic().bytes - group.bytes_before;
-    stats.bytes_sent += stats.bytes_by_group[group.key];
+    const std::uint64_t bytes = group.communicator.traffic().bytes - group.bytes_before;
+    stats.bytes_by_group[group.key] += bytes;
+    stats.bytes_sent += bytes;
   }
   return stats;
 }

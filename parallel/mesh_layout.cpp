@@ -44,6 +44,45 @@ SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, con
   return {.index = 0, .count = 1, .first = ours[axis], .stride = 0};
 }
 
+// The two levels of the sum where there are several copies of what is sharded: within a copy, and over the copies.
+enum class Level { whole, shards, copies };
+
+SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, const GroupKey& key, Level level) {
+  const SumAlong whole = sum_along(axis, layout, ours, key);
+  const SumAlong alone{.index = 0, .count = 1, .first = ours[axis], .stride = 0};
+  if (level == Level::whole)
+    return whole;
+  if (!layout.has_copies())
+    return level == Level::shards ? whole : alone;
+  const bool shards = level == Level::shards;
+  const int each = layout.replicas_of_a_copy();
+  switch (axis) {
+    case Axis::dp: {
+      const int first = shards ? ours[axis] / each * each : ours[axis] % each;
+      return {.index = shards ? ours[axis] % each : ours[axis] / each,
+              .count = shards ? each : layout.degree(axis) / each,
+              .first = first,
+              .stride = shards ? 1 : each};
+    }
+    case Axis::tp: return shards ? whole : alone;
+    case Axis::pp: return shards ? alone : whole;  // each end of a tied pipeline shards its own
+  }
+  return whole;
+}
+
+std::vector<int> ranks_of_sum(const MeshLayout& layout, int rank, const GroupKey& key, Level level) {
+  const PerAxis ours = layout.coordinates(rank);
+  const SumAlong tp = sum_along(Axis::tp, layout, ours, key, level);
+  const SumAlong dp = sum_along(Axis::dp, layout, ours, key, level);
+  const SumAlong pp = sum_along(Axis::pp, layout, ours, key, level);
+  std::vector<int> ranks;
+  for (int p = 0; p < pp.count; ++p)
+    for (int d = 0; d < dp.count; ++d)
+      for (int t = 0; t < tp.count; ++t)
+        ranks.push_back(layout.rank_at({.values = {tp.coordinate(t), dp.coordinate(d), pp.coordinate(p)}}));
+  return ranks;
+}
+
 }  // namespace
 
 void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem) {
@@ -123,25 +162,27 @@ int MeshLayout::group_index(int rank, Axis axis) const {
 }
 
 std::vector<int> MeshLayout::reduction_ranks(int rank, const GroupKey& key) const {
-  const PerAxis ours = coordinates(rank);
-  const SumAlong tp = sum_along(Axis::tp, *this, ours, key);
-  const SumAlong dp = sum_along(Axis::dp, *this, ours, key);
-  const SumAlong pp = sum_along(Axis::pp, *this, ours, key);
-  std::vector<int> ranks;
-  for (int p = 0; p < pp.count; ++p)
-    for (int d = 0; d < dp.count; ++d)
-      for (int t = 0; t < tp.count; ++t)
-        ranks.push_back(rank_at({.values = {tp.coordinate(t), dp.coordinate(d), pp.coordinate(p)}}));
-  return ranks;
+  return ranks_of_sum(*this, rank, key, Level::whole);
+}
+
+std::vector<int> MeshLayout::shard_ranks(int rank, const GroupKey& key) const {
+  return ranks_of_sum(*this, rank, key, Level::shards);
+}
+
+std::vector<int> MeshLayout::copy_ranks(int rank, const GroupKey& key) const {
+  return ranks_of_sum(*this, rank, key, Level::copies);
 }
 
 GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   const PerAxis ours = coordinates(rank);
   GroupRank result{.joins = {.axes = key.axes, .tied = key.tied && degrees[Axis::pp] > 1, .tp_run = key.tp_run}};
   for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp}) {  // from the slowest of the sum
-    const SumAlong sum = sum_along(axis, *this, ours, key);
-    result.rank = result.rank * sum.count + sum.index;
-    result.size *= sum.count;
+    const SumAlong shards = sum_along(axis, *this, ours, key, Level::shards);
+    const SumAlong copies = sum_along(axis, *this, ours, key, Level::copies);
+    result.rank = result.rank * shards.count + shards.index;
+    result.size *= shards.count;
+    result.copy = result.copy * copies.count + copies.index;
+    result.num_copies *= copies.count;
     if (axis != Axis::dp && degrees[axis] == 1)
       result.joins.axes = result.joins.axes.without(axis);
   }

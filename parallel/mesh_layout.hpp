@@ -36,8 +36,12 @@ struct MeshLayout {
   AxisOrder order = data_first_order;
   /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
   int kv_copies = 1;
+  /// Consecutive replicas that share the shards of one copy of what ZeRO shards; 0: all replicas.
+  int shard_replicas = 0;
 
   int size() const;
+  int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
+  bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
   PerAxis coordinates(int rank) const;
   int rank_at(const PerAxis& coordinates) const;
@@ -53,6 +57,11 @@ struct MeshLayout {
   /// fastest, then dp, then pp, whatever the order of the ranks. Stages between the first and the last hold no tied
   /// parameters: there a tied group stays within the stage.
   std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
+
+  /// Of them those that share the shards of our copy, and (tied: of both ends) those that hold our shard of all copies.
+  /// With one copy: all of them, and `rank` alone.
+  std::vector<int> shard_ranks(int rank, const GroupKey& key) const;
+  std::vector<int> copy_ranks(int rank, const GroupKey& key) const;
 
   /// The rank of `rank` among them, without listing them: there may be thousands.
   GroupRank group_rank(int rank, const GroupKey& key) const;

@@ -16,16 +16,26 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
   const PerAxis coordinates = layout.coordinates(world.rank());
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
     axes_.push_back(world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
-  reductions_.entries.push_back({GroupKey{}, &dp()});
   const std::vector<GroupKey> groups = layout.groups();
-  larger_groups_.reserve(groups.size());
+  larger_groups_.reserve(2 * groups.size());
+  const auto make_group = [&](const std::vector<int>& ranks, int ours, const std::string& name) {
+    larger_groups_.push_back(world.split(ranks.front(), ours, name));
+    return &larger_groups_.back();
+  };
   for (const GroupKey& key : groups) {
-    if (key == GroupKey{})
-      continue;
     const GroupRank ours = layout.group_rank(world.rank(), key);
-    if (ours.joins == key)
-      larger_groups_.push_back(world.split(layout.reduction_ranks(world.rank(), key)[0], ours.rank, to_string(key)));
-    reductions_.entries.push_back({key, ours.joins == key ? &larger_groups_.back() : &reductions_[ours.joins]});
+    if (ours.joins != key) {
+      reductions_.entries.push_back(reductions_[ours.joins]);
+      reductions_.entries.back().key = key;
+      continue;
+    }
+    const bool is_dp = key == GroupKey{} && !layout.has_copies();
+    const Communicator* const sums =
+        is_dp ? &dp() : make_group(layout.shard_ranks(world.rank(), key), ours.rank, to_string(key));
+    const Communicator* const copies =
+        layout.has_copies() ? make_group(layout.copy_ranks(world.rank(), key), ours.copy, to_string(key) + " copies")
+                            : nullptr;
+    reductions_.entries.push_back({.key = key, .communicator = sums, .copies = copies});
   }
   tp().open_device_link();  // the reducer opens its own
   pp().open_device_edges(tags::activations, +1, is_ring);

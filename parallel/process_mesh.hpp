@@ -11,7 +11,9 @@
 namespace espalier {
 
 /// A layout with a communicator an axis, named "tp", "dp", "pp", and one for each of reduction_groups, "dp" where its
-/// ranks are those of dp, else "tp+dp" and "tied". All are created here, with the device links of tp and of pp.
+/// ranks are those of dp, else "tp+dp" and "tied". Where the sharded state has several copies, each of these has the
+/// ranks of one copy, and a second one, "dp copies" and so on. All are created here, with the device links of tp and
+/// of pp.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.
@@ -27,7 +29,7 @@ class ProcessMesh {
   const Communicator& tp() const { return axes_[0]; }
   const Communicator& dp() const { return axes_[1]; }
   const Communicator& pp() const { return axes_[2]; }
-  const Communicator& reduction(const GroupKey& key) const { return reductions_[key]; }
+  const Communicator& reduction(const GroupKey& key) const { return *reductions_[key].communicator; }
   const ReductionCommunicators& reductions() const { return reductions_; }
   /// From now on reductions() are these, whose communicators live as long as this mesh.
   void sum_gradients_over(ReductionCommunicators communicators) { reductions_ = std::move(communicators); }

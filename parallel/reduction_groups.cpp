@@ -12,23 +12,27 @@ namespace espalier {
 ReductionCommunicators ReductionCommunicators::all(const Communicator& communicator) {
   ReductionCommunicators communicators;
   for (const GroupKey& key : reduction_groups)
-    communicators.entries.push_back({key, &communicator});
+    communicators.entries.push_back({.key = key, .communicator = &communicator});
   return communicators;
 }
 
-const Communicator& ReductionCommunicators::operator[](const GroupKey& key) const {
+const ReductionCommunicators::Entry& ReductionCommunicators::operator[](const GroupKey& key) const {
   const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.key == key; });
   ESPALIER_ASSERT(found != entries.end(), "espalier::ReductionCommunicators: no communicator for " + to_string(key));
-  return *found->communicator;
+  return *found;
 }
 
 GroupRanks ReductionCommunicators::ranks() const {
   GroupRanks ranks;
-  for (const auto& [key, communicator] : entries) {
-    const auto& state = communicator->state();
-    const auto first = std::find_if(entries.begin(), entries.end(),
-                                    [&](const Entry& entry) { return entry.communicator->state() == state; });
-    ranks[key] = {.rank = communicator->rank(), .size = communicator->size(), .joins = first->key};
+  for (const Entry& entry : entries) {
+    const auto first = std::find_if(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.communicator->state() == entry.communicator->state();
+    });
+    ranks[entry.key] = {.rank = entry.communicator->rank(), .size = entry.communicator->size(), .joins = first->key};
+    if (entry.copies != nullptr) {
+      ranks[entry.key].copy = entry.copies->rank();
+      ranks[entry.key].num_copies = entry.copies->size();
+    }
   }
   return ranks;
 }

@@ -20,10 +20,13 @@ inline constexpr std::array<GroupKey, 3> reduction_groups{
     {.axes = {Axis::dp}, .tied = true},
 };
 
-/// Our rank among those over which a group is summed.
+/// Our rank among those over which a group is summed. With hybrid sharding (MeshLayout::shard_replicas) the sum has two
+/// levels: over the ranks that share the shards of one copy, then over those that hold the same shard of other copies.
 struct GroupRank {
   int rank = 0;
   int size = 1;
+  int copy = 0;        ///< of the sharded state: ours
+  int num_copies = 1;  ///< over which the second level sums
   /// The group whose communicator this one uses: another one where both have the same ranks (dp, mostly). Such groups
   /// are reduced together.
   GroupKey joins = {};
@@ -35,12 +38,13 @@ struct ReductionCommunicators {
   struct Entry {
     GroupKey key;
     const Communicator* communicator;
+    const Communicator* copies = nullptr;  ///< the second level of the sum; nullptr: there is one copy
   };
   std::vector<Entry> entries;  ///< in the order of reduction_groups
 
   /// Every group over one communicator: plain data parallelism.
   static ReductionCommunicators all(const Communicator& communicator);
-  const Communicator& operator[](const GroupKey& key) const;
+  const Entry& operator[](const GroupKey& key) const;
   GroupRanks ranks() const;
 };
 

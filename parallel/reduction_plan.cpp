@@ -176,6 +176,13 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   }
   for (Bucket& bucket : plan.buckets)
     bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
+  for (const Bucket& bucket : plan.buckets)
+    if (const GroupRank& ours = ranks.at(bucket.group); ours.num_copies > 1) {
+      const IndexRange own = bucket.slice(ours.rank);
+      Bucket copy{.offset = own.begin, .size = own.size(), .group = bucket.group, .bounds = {}};
+      copy.bounds = cut_into_slices(copy, ours.num_copies, rows);
+      plan.copies.push_back(std::move(copy));
+    }
 
   if (options.zero_stage == 0) {
     plan.owned = {{0, flat_end}};
@@ -198,6 +205,12 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
   TrafficByGroup traffic;
   for (const auto& [key, ours] : ranks)
     traffic[key] = {};
+  for (const Bucket& bucket : plan.copies) {
+    const GroupRank& ours = ranks.at(bucket.group);
+    const Index own = bucket.slice(ours.copy).size();
+    traffic[bucket.group].copies_bytes +=
+        static_cast<std::uint64_t>((bucket.size - own + own * (ours.num_copies - 1)) * wire_bytes);
+  }
   for (const Bucket& bucket : plan.buckets) {
     const GroupRank& ours = ranks.at(bucket.group);
     const Index own = bucket.slice(ours.rank).size();
@@ -215,22 +228,26 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
 
 std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
                                Index gradient_bytes) {
-  std::uint64_t bytes = 0;
-  for (const auto& [group, ours] : ranks) {
+  // Of the buckets of one communicator.
+  const auto memory_of = [&](const std::vector<Bucket>& buckets, const GroupKey& group, int rank, int size) {
     Index largest_slice = 0;
     Index largest_bucket = 0;
     Index count = 0;
-    for (const Bucket& bucket : plan.buckets)
+    for (const Bucket& bucket : buckets)
       if (bucket.group == group) {
-        largest_slice = std::max(largest_slice, bucket.slice(ours.rank).size());
+        largest_slice = std::max(largest_slice, bucket.slice(rank).size());
         largest_bucket = std::max(largest_bucket, bucket.size);
         ++count;
       }
-    const Index received = largest_slice * (ours.size - 1);
+    const Index received = largest_slice * (size - 1);
     const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
                                     : received * gradient_bytes;
-    bytes += static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * each);
-  }
+    return static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * each);
+  };
+  std::uint64_t bytes = 0;
+  for (const auto& [group, ours] : ranks)
+    bytes += memory_of(plan.buckets, group, ours.rank, ours.size) +
+             memory_of(plan.copies, group, ours.copy, ours.num_copies);
   return bytes;
 }
 

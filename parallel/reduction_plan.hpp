@@ -49,7 +49,10 @@ struct ReducerOptions {
 
 /// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
 struct ReductionPlan {
-  std::vector<Bucket> buckets;    ///< from the end of the flat arrays to their start; none over one rank alone
+  std::vector<Bucket> buckets;  ///< from the end of the flat arrays to their start; none over one rank alone
+  /// With hybrid sharding, our slice of each of `buckets` (in their order), cut among those that hold it in all copies.
+  /// They lie in no unit: they are summed in the shard.
+  std::vector<Bucket> copies;
   std::vector<IndexRange> owned;  ///< ascending: where this rank has the summed gradients
   std::vector<IndexRange> units;  ///< ascending: layers, in stages 2 and 3
 
@@ -67,7 +70,8 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 /// What this rank hands to MPI in one step.
 struct ReductionTraffic {
   std::uint64_t reduce_bytes = 0;
-  std::uint64_t gather_bytes = 0;  ///< of weights, ZeRO-1 only
+  std::uint64_t gather_bytes = 0;  ///< of weights, with ZeRO
+  std::uint64_t copies_bytes = 0;  ///< of sums over copies of the sharded state
 };
 
 using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;

@@ -44,6 +44,9 @@ class StepObserver {
   /// lets messages move.
   virtual void block_done(double /* communicated */, const std::function<void()>& /* progress */) {}
 
+  /// ZeRO-3: the weights of a layer (ReductionPlan::units) have come; kernels that use them follow.
+  virtual void layer_gathered(int /* unit */) {}
+
   /// Told once the times are known, in any order.
   virtual void spent(const SpentTime&) {}
 
@@ -75,6 +78,7 @@ class StepObservers final : public StepObserver {
   void block_done(double communicated, const std::function<void()>& progress) override {
     tell(&StepObserver::block_done, communicated, progress);
   }
+  void layer_gathered(int unit) override { tell(&StepObserver::layer_gathered, unit); }
   void spent(const SpentTime& time) override { tell(&StepObserver::spent, time); }
   void wait_begins(std::string_view what, std::string_view communicator, std::uint64_t sequence,
                    std::span<const int> world_ranks) override {

@@ -17,7 +17,7 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
   if (!has_units())
     return;
   const GroupRanks ranks = communicators.ranks();
-  for (const auto& [key, communicator] : communicators.entries) {
+  for (const auto& [key, communicator, copies] : communicators.entries) {
     std::vector<std::vector<int>> buckets(plan_.units.size());
     bool has_any = false;
     for (int b = 0; b < static_cast<int>(plan_.buckets.size()); ++b)
@@ -87,6 +87,7 @@ void WeightGatherer<T>::start(int unit) {
   Buffer& buffer = buffer_of(unit);
   buffer.unit = unit;
   buffer.has_come = false;
+  buffer.began = groups_.front().communicator.clock().now();
   for (const Group& group : groups_)
     order_after(group.exec, exec_);
   units_.vacate(exec_);
@@ -131,6 +132,15 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
   for (const Group& group : groups_)
     order_after(exec_, group.exec);
   buffer.has_come = true;
+  const Communicator& communicator = groups_.front().communicator;
+  const std::string what = fmt::format("gather layer {}", unit);
+  if (communicator.device_link() == nullptr)  // else it has only begun
+    communicator.observers().spent({.what = what,
+                                    .phase = Phase::data_comm,
+                                    .begin = buffer.began,
+                                    .end = communicator.clock().now(),
+                                    .in_background = true});
+  communicator.observers().layer_gathered(unit);
 }
 
 template <class T>

@@ -45,6 +45,7 @@ class WeightGatherer {
   struct Buffer {
     int unit = none;  // that lies in it, or is on its way
     bool has_come = false;
+    double began = 0;
     std::vector<MessageSet> messages;  // by group
   };
   static constexpr int none = -1;

@@ -67,7 +67,8 @@ class WireValues {
     return bucket.unit < 0 ? gradients_.storage.place(bucket.offset) : gradients_.storage.buffer_place(bucket.offset);
   }
   FlatTensor<S> part(const Bucket& bucket, IndexRange range) const {
-    return FlatTensor<S>(gradients_.storage.data(bucket.offset) + range.begin - bucket.offset, range.size());
+    const Tensor<S, 1>& array = bucket.unit < 0 ? gradients_.storage.values() : gradients_.storage.buffers();
+    return FlatTensor<S>(array.data() + place(bucket) + range.begin - bucket.offset, range.size());
   }
 
   GradientArrays<S> gradients_;

@@ -72,6 +72,8 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.emplace_back("parallel.zero_stage does nothing: there is only one replica");
   if (c.layout.keep_gathered && c.layout.zero_stage < 3)
     warnings.emplace_back("parallel.keep_gathered does nothing: zero_stage is not 3");
+  if (c.layout.shard_over == ShardOver::node && c.layout.zero_stage == 0)
+    warnings.emplace_back("parallel.shard_over does nothing: zero_stage is 0");
   if (c.layout.sequence_parallel && c.layout.tensor == 1)
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
   if (c.layout.pipeline == 1 && !c.layout.layers.empty())

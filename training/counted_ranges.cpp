@@ -8,10 +8,10 @@ namespace espalier {
 namespace {
 
 bool counts(const ParameterSpec& spec, const MeshLayout& layout, int rank, bool by_slice) {
-  const bool first_of_group = layout.group_rank(rank, spec.group()).rank == 0;
+  const GroupRank ours = layout.group_rank(rank, spec.group());
   const bool first_copy =
       spec.shard.parts > 1 || spec.partial.contains(Axis::tp) || layout.coordinates(rank)[Axis::tp] == 0;
-  return first_copy && (by_slice || first_of_group);
+  return first_copy && ours.copy == 0 && (by_slice || ours.rank == 0);
 }
 
 }  // namespace

@@ -34,6 +34,44 @@ void drop_a_sum(const TensorParallel<T>& tensor) {
   });
 }
 
+// Lets each layer compute with other weights than those that were gathered for it.
+template <class T>
+class WrongLayers : public StepObserver {
+ public:
+  WrongLayers(InjectedFault fault, const FlatStorage<T>& weights, StepObservers& observers)
+      : fault_(fault), weights_(weights), observers_(observers), before_("before", weights.buffers().extent(0)) {
+    Kokkos::deep_copy(before_, weights_.buffers());
+    observers_.add(*this);
+  }
+  ~WrongLayers() override { observers_.remove(*this); }
+  WrongLayers(const WrongLayers&) = delete;
+  WrongLayers& operator=(const WrongLayers&) = delete;
+
+  void layer_gathered(int unit) override {
+    Kokkos::fence();
+    const auto of = [&](const Tensor<T, 1>& buffers, int buffer) {
+      const auto size = static_cast<Index>(buffers.extent(0)) / weights_.num_buffers();
+      return Tensor<T, 1>(buffers.data() + buffer * size, size);
+    };
+    const int ours = weights_.buffer_of(unit);
+    const Tensor<T, 1> gathered = of(weights_.buffers(), ours);
+    const Tensor<T, 1> wrong = of(before_, fault_ == InjectedFault::late_gather ? ours : last_);
+    const Tensor<T, 1> right("right", gathered.extent(0));
+    Kokkos::deep_copy(right, gathered);
+    Kokkos::deep_copy(gathered, wrong);
+    Kokkos::deep_copy(of(before_, ours), right);
+    last_ = ours;
+    Kokkos::fence();
+  }
+
+ private:
+  InjectedFault fault_;
+  FlatStorage<T> weights_;
+  StepObservers& observers_;
+  Tensor<T, 1> before_;  // what was gathered last into each buffer
+  int last_ = 0;         // the buffer of the layer before
+};
+
 }  // namespace
 
 ProcessMesh with_fault(InjectedFault fault, ProcessMesh mesh) {
@@ -57,7 +95,7 @@ std::vector<Parameter> with_fault(InjectedFault fault, std::vector<Parameter> pa
 }
 
 template <class P>
-void inject(InjectedFault fault, Trainer<P>& trainer) {
+std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer<P>& trainer, const ProcessMesh& mesh) {
   if (fault == InjectedFault::drop_all_reduce)
     drop_a_sum(trainer.model().tensor());
   if (fault == InjectedFault::wrong_token_weight)
@@ -65,9 +103,14 @@ void inject(InjectedFault fault, Trainer<P>& trainer) {
       TokenWeight& weight = microbatches.front().weight;
       weight = {2 * weight.loss, 2 * weight.gradient};
     });
+  const FlatStorage<Compute<P>>& weights = trainer.parameters().weights();
+  if ((fault == InjectedFault::late_gather || fault == InjectedFault::released_layer) && weights.num_buffers() > 0)
+    return std::make_unique<WrongLayers<Compute<P>>>(fault, weights, mesh.world().observers());
+  return nullptr;
 }
 
-#define ESPALIER_INSTANTIATE(P) template void inject<P>(InjectedFault, Trainer<P>&);
+#define ESPALIER_INSTANTIATE(P) \
+  template std::unique_ptr<StepObserver> inject<P>(InjectedFault, Trainer<P>&, const ProcessMesh&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "parallel/injected_fault.hpp"
@@ -18,8 +19,8 @@ RunConfig with_fault(InjectedFault fault, RunConfig config, const ProcessMesh& m
 /// Where this rank believes that its shards lie, for what hands them their weights.
 std::vector<Parameter> with_fault(InjectedFault fault, std::vector<Parameter> parameters);
 
-/// From now on the trainer makes the mistake in each step.
+/// From now on the trainer makes the mistake in each step, as long as what is returned lives, and the mesh.
 template <class P>
-void inject(InjectedFault fault, Trainer<P>& trainer);
+std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer<P>& trainer, const ProcessMesh& mesh);
 
 }  // namespace espalier

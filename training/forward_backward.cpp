@@ -121,7 +121,7 @@ class Executor {
         if (op.reduces)
           mark_ready([&](const Segment& s) { return s.chunk == op.chunk && s.block == position && !is_tied(s); });
         if (op.kind != OperationKind::backward_input)
-          sum_unit(op.chunk, position);
+          sum_unit(op.chunk, position, op.reduces);
         done(position);
       };
       if (op.kind == OperationKind::backward)
@@ -301,11 +301,11 @@ class Executor {
   }
 
   // ZeRO-2: the layer's gradients of one micro-batch are there.
-  void sum_unit(int chunk, int position) {
+  void sum_unit(int chunk, int position, bool is_last) {
     for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
       if (const Segment& s = c_.reducer.segments()[i];
           s.chunk == chunk && s.block == position && c_.reducer.is_in_unit(static_cast<int>(i)))
-        c_.reducer.mark_ready(static_cast<int>(i));
+        c_.reducer.mark_ready(static_cast<int>(i), is_last);
   }
 
   // ---- places ----

@@ -71,12 +71,12 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
     const GroupRanks ranks = ranks_of(replica);
     const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(ranks)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
-    const std::uint64_t communication = reduction_memory(plan, ranks, options, sizeof(State<T>));
+    const ReductionPlan own =
+        plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<T>));
+    const std::uint64_t communication = reduction_memory(own, ranks, options, sizeof(State<T>));
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
         exec_is_host ? checkpoint_copy(config, layout, layout.mesh().rank_at(place), parameters) : 0;
-    const ReductionPlan own =
-        plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<T>));
     const auto weights = storage_bytes<T>(own.weights(layout.zero_stage, weight_buffers(layout, own)), parameters);
     const auto gradients = storage_bytes<State<T>>(own.gradients(gradient_buffers), parameters);
     const std::uint64_t all = optimizer + communication + copy + weights + gradients;

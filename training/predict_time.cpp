@@ -22,6 +22,7 @@ struct CountedTraffic {
   double tensor = 0;
   double pipeline = 0;
   double reduce = 0;  // gradients
+  double copies = 0;  // gradients, over copies of the sharded state
   double gather = 0;  // weights that were updated
 };
 
@@ -36,6 +37,7 @@ CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, in
     for (const GroupKey& group : layout.mesh().groups()) {
       const double scale = message_scale(config.emulate, group);
       traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
+      traffic.copies += scale * static_cast<double>(reductions.at(group).copies_bytes);
       traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
     }
     return traffic;
@@ -106,8 +108,10 @@ class Emulation {
 
   // Seconds of `bytes` in so many `messages` one after another from a stage's rank along an axis.
   double link_seconds(std::size_t stage, Axis axis, double bytes, double messages) const {
+    return link_seconds(layout_.mesh().group(ranks_[stage], axis), bytes, messages);
+  }
+  double link_seconds(const std::vector<int>& group, double bytes, double messages) const {
     const RunConfig::Emulate& e = config_.emulate;
-    const std::vector<int> group = layout_.mesh().group(ranks_[stage], axis);
     const bool inside = e.ranks_per_node == 0 || std::ranges::all_of(group, [&](int rank) {
                           return rank / e.ranks_per_node == group.front() / e.ranks_per_node;
                         });
@@ -136,8 +140,10 @@ class Emulation {
   // last at least what its own last backward does not; and the weights that are gathered after the update.
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
+    const MeshLayout mesh = layout_.mesh();
+    const std::vector<int> shards = mesh.shard_ranks(ranks_[stage], GroupKey{});
     const auto seconds = [&](double each, double messages) {
-      return each == 0 ? 0 : link_seconds(stage, Axis::dp, each, messages);
+      return each == 0 ? 0 : link_seconds(shards, each, messages);
     };
     double beside = 0;
     double last = 0;
@@ -151,7 +157,9 @@ class Emulation {
       if (chunks > 0)
         beside += each;
     }
-    const double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
+    double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
+    if (bytes.copies > 0)
+      reduction += link_seconds(mesh.copy_ranks(ranks_[stage], GroupKey{}), bytes.copies, 2);
     const double of_last = reduction / std::max(1.0, chunks);
     return std::max({0.0, reduction - beside, of_last - last}) + seconds(bytes.gather, 1);
   }

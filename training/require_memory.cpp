@@ -37,6 +37,11 @@ void recompute_everywhere(RunConfig& config, Recompute mode) {
   config.layout.recompute_per_stage.clear();
 }
 
+void share_over_all(RunConfig& config, int zero_stage) {
+  config.layout.zero_stage = zero_stage;
+  config.layout.shard_over = ShardOver::all;
+}
+
 // "batch.micro_batch_size = 1, parallel.recompute = "full"": what to set in `config` to get `other`.
 std::string settings_text(const RunConfig& config, const RunConfig& other) {
   std::vector<std::string> settings;
@@ -52,8 +57,8 @@ std::vector<MemoryNeed> leaner_settings(const RunConfig& config, int ranks) {
       [](RunConfig& c) { recompute_everywhere(c, Recompute::selective); },
       [](RunConfig& c) { recompute_everywhere(c, Recompute::full); },
       [](RunConfig& c) { c.layout.micro_batch = 1; },
-      [](RunConfig& c) { c.layout.zero_stage = std::max(c.layout.zero_stage, 1); },
-      [](RunConfig& c) { c.layout.zero_stage = 3; },
+      [](RunConfig& c) { share_over_all(c, std::max(c.layout.zero_stage, 1)); },
+      [](RunConfig& c) { share_over_all(c, 3); },
       [](RunConfig& c) { c.layout.keep_gathered = false; },
       [](RunConfig& c) { c.layout.sequence_parallel = true; },
       [](RunConfig& c) { c.layout.precision = Precision::bf16; },

@@ -32,6 +32,7 @@ const IntegerRange degree{1, 1 << 20};
 const IntegerRange batch_size{1, 1 << 24};
 constexpr double not_given = -1;
 const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
+const std::vector<ShardOver> shard_overs = {ShardOver::all, ShardOver::node};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> document_modes = {"joined", "separate"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
@@ -61,6 +62,8 @@ void visit_parallel(L& layout, Visitor&& v) {
   v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
   v.integer("zero_stage", layout.zero_stage, {0, 3},
             "ZeRO: replicas share 1 the optimizer state, 2 also gradients, 3 also weights");
+  v.choice("shard_over", layout.shard_over, shard_overs,
+           "replicas that share one copy of what ZeRO shards: all, or those of a node");
   v.boolean("keep_gathered", layout.keep_gathered, "ZeRO-3: gather each layer once a step, not for each use");
   v.order("order", layout.order, "order of the mesh axes in the rank numbers, fastest first");
 }

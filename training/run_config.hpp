@@ -43,6 +43,7 @@ struct RunConfig {
   /// be open; make_run_layout() fills them in. micro_batch that is not in the file: what divides among replicas and
   /// stages, up to 8.
   Layout layout = {.data = 0, .micro_batch = 8, .global_batch = 8, .precision = espalier::Precision::fp32};
+  Index ranks_per_node = 0;   ///< of the job, not of a file; 0: not known. See training/shard_over.hpp
   Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
 
   struct Precision {

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "parallel/schedule_check.hpp"
 #include "training/emulated_network.hpp"
+#include "training/shard_over.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
@@ -33,7 +34,8 @@ Layout make_run_layout(const RunConfig& config, int world_size) {
   const MeshLayout mesh = make_layout(world_size, layout.tensor, layout.data, layout.pipeline, layout.order);
   layout.data = mesh.degree(Axis::dp);
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
-  layout.zero_stage = layout.data > 1 ? layout.zero_stage : 0;
+  layout.shard_replicas = shard_replicas(config, mesh);
+  layout.zero_stage = layout.data > 1 && layout.shard_replicas != 1 ? layout.zero_stage : 0;
   layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
   const Index num_layers = config.model.shape.num_layers;
   if (layout.assignment == Assignment::round_robin) {

@@ -194,7 +194,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
         const InjectedFault fault = options.planted;
         const ProcessMesh mesh = with_fault(fault, ProcessMesh(world, layout.mesh(), layout.virtual_stages > 1));
         Trainer<P> trainer(ExecSpace(), with_fault(fault, *candidate.config, mesh), layout, mesh);
-        inject(fault, trainer);
+        const auto injected = inject(fault, trainer, mesh);
         Comparison<P>(world, snapshot, groups, trainer, fault, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)

@@ -119,6 +119,17 @@ input() {
   says "4 stages x 3 virtual stages are more than the 8 layers"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
   says "1f1b runs one virtual stage per stage, not 2" "interleaved"
+  local sharded=("$espalier" train tiny.toml --dry-run batch.micro_batch_size=1 parallel.zero_stage=3 parallel.shard_over=node)
+  exits 0 "${sharded[@]}" --ranks 8 --ranks-per-node 4
+  says "ZeRO-3 over 4 replicas of a node"
+  exits 2 "${sharded[@]}" --ranks 8
+  says "nobody says how many ranks a node has" "--ranks-per-node M"
+  exits 2 "${sharded[@]}" --ranks 8 --ranks-per-node 3
+  says "nodes hold unlike numbers of replicas" "3 replicas of a stage on one node, 2 on another"
+  exits 2 "$espalier" train tiny.toml --ranks-per-node 2
+  says "belongs to --dry-run"
+  exits 0 "$mpiexec" -n 2 "$espalier" train tiny.toml run.directory=node run.steps=1 parallel.zero_stage=3 parallel.shard_over=node
+  says "tensor 1 x data 2 x pipeline 1, ZeRO-3"  # on one node
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.virtual_stages=2 parallel.schedule=interleaved
   says "need a pipeline of two stages or more"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 'parallel.layers_per_stage=[3,4]'
@@ -169,7 +180,7 @@ fits_exactly() {
 # ---- verify: right layouts pass, planted faults are found and named ----
 verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
-  says "49 of 49 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
+  says "52 of 52 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
     "largest of all layouts"
   grep -Eq '^  gradient +[0-9.e-]+  (embedding|final_norm|h\.[0-9]+)\.?[a-z_.]*, tensor [0-9]' out.txt ||
     fail "the largest error is not placed"
@@ -206,16 +217,20 @@ verify() {
   says "one rank has one layout" "--against"
 
   local fault
-  for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum; do
+  for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum late_gather released_layer; do
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done
+
+  exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant no_copies_sum
+  grep -Eq 'ZeRO-3 over 2 replicas of a node .*!' out.txt || fail "the layout with several copies is not marked"
 
   # What no layout has cannot be broken, and is no success.
   refused() { exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 "${@:2}"; says "this model has no $1 to break on 2 ranks"; }
   refused "tied embeddings on two pipeline stages" --plant no_tied_reduction model.tied_embeddings=false
   refused "heads of keys and values that tensor ranks hold copies of" --plant no_kv_sum
   refused "rotary positions on tensor ranks" --plant wrong_positions
+  refused "copies of sharded gradients" --plant no_copies_sum
 
   # Of every family, and what only they can get wrong: four ranks share two heads of keys and values.
   local preset

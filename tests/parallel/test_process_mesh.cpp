@@ -118,6 +118,41 @@ TEST(MeshLayout, ReductionRanksUpTo4096) {
   }
 }
 
+// Several copies of what is sharded: every rank of the sum is in one place of its copy, and holds that shard of it.
+TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
+  for (const int world_size : {4, 6, 8, 24, 96})
+    for (const MeshLayout& fitting : layouts_by_distance(world_size, {{1, 1, 1}}))
+      for (const auto& order : {fitting.order, reversed})
+        for (int replicas = 1; replicas <= fitting.degree(Axis::dp); ++replicas) {
+          if (fitting.degree(Axis::dp) % replicas != 0)
+            continue;
+          const MeshLayout layout{.degrees = fitting.degrees, .order = order, .shard_replicas = replicas};
+          for (const GroupKey& group : reduction_groups)
+            for (int rank = 0; rank < world_size; ++rank) {
+              const GroupRank ours = layout.group_rank(rank, group);
+              const auto shards = layout.shard_ranks(rank, group);
+              const auto copies = layout.copy_ranks(rank, group);
+              ASSERT_EQ(static_cast<int>(shards.size()), ours.size);
+              ASSERT_EQ(static_cast<int>(copies.size()), ours.num_copies);
+              ASSERT_EQ(shards[static_cast<std::size_t>(ours.rank)], rank);
+              ASSERT_EQ(copies[static_cast<std::size_t>(ours.copy)], rank);
+              std::vector<int> all;
+              for (const int other : copies) {
+                ASSERT_EQ(layout.group_rank(other, group).rank, ours.rank) << "the same shard";
+                const auto theirs = layout.shard_ranks(other, group);
+                all.insert(all.end(), theirs.begin(), theirs.end());
+              }
+              std::sort(all.begin(), all.end());
+              auto whole = layout.reduction_ranks(rank, group);
+              std::sort(whole.begin(), whole.end());
+              ASSERT_EQ(all, whole) << layout.text() << ", copies of " << replicas << ", " << to_string(group);
+              for (const int other : shards)
+                ASSERT_EQ(layout.coordinates(other)[Axis::dp] / replicas,
+                          layout.coordinates(rank)[Axis::dp] / replicas);
+            }
+        }
+}
+
 std::string refusal(int world_size, int tensor, int data, int pipeline) {
   try {
     make_layout(world_size, tensor, data, pipeline);

@@ -52,8 +52,8 @@ Curve first_steps(Curve curve, int steps) {
 // What decides the bits: all but the order of the operations.
 std::string stages_of(const RunConfig& config) {
   const Layout layout = make_run_layout(config, world().size());
-  return fmt::format("{}, {} chunks, ZeRO {}, sequence-parallel {}", layout.mesh().text(), layout.virtual_stages,
-                     layout.zero_stage, layout.sequence_parallel);
+  return fmt::format("{}, {} chunks, ZeRO {} over {}, sequence-parallel {}", layout.mesh().text(),
+                     layout.virtual_stages, layout.zero_stage, layout.shard_replicas, layout.sequence_parallel);
 }
 
 TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {

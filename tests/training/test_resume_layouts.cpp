@@ -64,6 +64,7 @@ TEST(AcrossLayouts, ARunGoesOnInAnyOther) {
       {"pipeline_4", {"parallel.pipeline=4", "parallel.schedule=zero_bubble"}},
       {"zero_1", {"parallel.data=4", "parallel.zero_stage=1"}},
       {"zero_3", {"parallel.data=2", "parallel.pipeline=2", "parallel.zero_stage=3"}},
+      {"hybrid", {"parallel.data=4", "parallel.zero_stage=3", "parallel.shard_over=node", "emulate.ranks_per_node=2"}},
       {"mixed", {"parallel.tensor=2", "parallel.data=2", "parallel.sequence_parallel=true", "parallel.zero_stage=1"}}};
   for (const Continuation& next : continuations) {
     run_on(world(), run_in(folder, next.name, next.layout, 4), checkpoint, 0);
@@ -84,11 +85,18 @@ TEST(AcrossLayouts, ARunGoesOnInAnyOther) {
   EXPECT_LT(largest_relative_error(last_steps(folder, "one_rank").losses, wanted.losses), 1e-5);
 }
 
-// What ZeRO-1 has shared out is put together again.
-TEST(AcrossLayouts, SharedOptimizerStateGoesOnWithoutZero) {
+// What ZeRO has shared out is put together again; of several copies it is saved once.
+class FromZero : public testing::TestWithParam<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(
+    AcrossLayouts, FromZero,
+    testing::Values(std::vector<std::string>{"parallel.pipeline=2", "parallel.data=2", "parallel.zero_stage=3"},
+                    std::vector<std::string>{"parallel.data=4", "parallel.zero_stage=2", "parallel.shard_over=node",
+                                             "emulate.ranks_per_node=2"}));
+
+TEST_P(FromZero, SharedOptimizerStateGoesOnWithoutZero) {
   ASSERT_EQ(world().size(), 4);
   const SharedFolder folder("from_zero");
-  const std::vector<std::string> saved_by = {"parallel.pipeline=2", "parallel.data=2", "parallel.zero_stage=3"};
+  const std::vector<std::string>& saved_by = GetParam();
   run_on(world(), run_in(folder, "whole", saved_by, 4), {}, 0);
   run_on(world(), run_in(folder, "stopped", saved_by, 4), {}, saved_step);
   barrier(world());

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/shard_over.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/host_ranks.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* setting = "parallel.shard_over = \"node\"";
+
+Index known_ranks_per_node(const RunConfig& config) {
+  return config.emulate.ranks_per_node > 0 ? config.emulate.ranks_per_node : config.ranks_per_node;
+}
+
+}  // namespace
+
+void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
+  if (config.layout.shard_over != ShardOver::node || known_ranks_per_node(config) > 0)
+    return;
+  const Communicator host = host_ranks(world);
+  const int first = host.world_rank(0);
+  const int most = all_reduce(world, host.size(), ReduceOp::max);
+  const bool regular = host.size() == most && first % most == 0 && host.world_rank(host.size() - 1) == first + most - 1;
+  const int odd_one = all_reduce(world, regular ? -1 : world.rank(), ReduceOp::max);
+  const int its_ranks = all_reduce(world, odd_one == world.rank() ? host.size() : 0, ReduceOp::max);
+  if (odd_one >= 0)
+    throw Error(ExitCode::usage,
+                {.what = "the nodes of this job do not hold their ranks alike",
+                 .where = setting,
+                 .got = fmt::format("{} ranks on the node of rank {}, up to {} on another", its_ranks, odd_one, most),
+                 .wanted = "as many ranks on each node, with consecutive numbers",
+                 .todo = "start as many ranks on each node, or set parallel.shard_over = \"all\""});
+  config.ranks_per_node = most;
+}
+
+int replicas_of_a_node(const MeshLayout& mesh, Index ranks_per_node) {
+  const int data = mesh.degree(Axis::dp);
+  int replicas = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    PerAxis place = mesh.coordinates(rank);
+    const Index node = rank / ranks_per_node;
+    const int replica = place[Axis::dp];
+    const auto node_of = [&](int other) {
+      place[Axis::dp] = other;
+      return mesh.rank_at(place) / ranks_per_node;
+    };
+    if (replica > 0 && node_of(replica - 1) == node)
+      continue;  // not the first of its node
+    int end = replica;
+    while (end < data && node_of(end) == node)
+      ++end;
+    if (replicas == 0)
+      replicas = end - replica;
+    const int others = end - replica != replicas ? end - replica : data % replicas;  // on another node
+    if (others != 0)
+      throw Error(ExitCode::usage,
+                  {.what = "nodes hold unlike numbers of replicas",
+                   .where = setting,
+                   .got = fmt::format("{} on nodes of {} ranks: {} replicas of a stage on one node, {} on another",
+                                      mesh.text(), ranks_per_node, replicas, others),
+                   .wanted = "as many replicas of each stage on every node",
+                   .todo = "change the layout or the ranks of a node, or set parallel.shard_over = \"all\""});
+  }
+  return replicas;
+}
+
+int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {
+  if (config.layout.shard_over == ShardOver::all || config.layout.zero_stage == 0 || mesh.degree(Axis::dp) == 1)
+    return 0;
+  const Index ranks_per_node = known_ranks_per_node(config);
+  if (ranks_per_node == 0)
+    throw Error(ExitCode::usage, {.what = "nobody says how many ranks a node has",
+                                  .where = setting,
+                                  .got = fmt::format("{} ranks", mesh.size()),
+                                  .wanted = "the number of ranks on each node",
+                                  .todo = "espalier train CONFIG --dry-run --ranks N --ranks-per-node M"});
+  const int replicas = replicas_of_a_node(mesh, ranks_per_node);
+  return replicas == mesh.degree(Axis::dp) ? 0 : replicas;
+}
+
+}  // namespace espalier

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/communicator.hpp"
+#include "training/run_config.hpp"
+
+// Hybrid sharding, parallel.shard_over = "node": the replicas of a node share one copy of what ZeRO shards.
+
+namespace espalier {
+
+/// From now on config.ranks_per_node is that of this job, where the config asks for it. Collective over `world`.
+/// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive
+void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
+
+/// Consecutive replicas that lie on one node; pure.
+/// @throws Error (ExitCode::usage) where nodes have unlike numbers of them
+int replicas_of_a_node(const MeshLayout& mesh, Index ranks_per_node);
+
+/// Layout::shard_replicas of the config on this mesh; 0: all replicas share one copy.
+/// @throws Error (ExitCode::usage) where it takes the ranks of a node to know, which nobody has said
+int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
+
+}  // namespace espalier
