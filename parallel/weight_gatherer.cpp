@@ -42,34 +42,37 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
 }
 
 template <class T>
-void WeightGatherer<T>::begin(std::vector<int> uses) {
+void WeightGatherer<T>::begin(const std::vector<int>& uses) {
   if (!has_units())
     return;
-  ESPALIER_ASSERT(next_use_ == uses_.size(), "weights that were announced have not been used");
-  uses_ = std::move(uses);
-  next_use_ = 0;
+  // What remains is the last release.
+  ESPALIER_ASSERT(next_action_ + 1 >= actions_.size(), "weights that were announced have not been used");
+  actions_ = unit_actions(uses, weights_.num_buffers());
+  next_action_ = 0;
   for (Buffer& buffer : buffers_)
     buffer.unit = none;
-  if (!uses_.empty())
-    start(uses_.front());
+  start_gathers();
 }
 
 template <class T>
 void WeightGatherer<T>::use(int unit, const std::function<void()>& meanwhile) {
   if (!has_units())
     return;
-  ESPALIER_ASSERT(next_use_ < uses_.size() && uses_[next_use_] == unit,
+  if (next_action_ < actions_.size() && actions_[next_action_].kind == UnitAction::Kind::release)
+    ++next_action_;  // the kernels of the layer before are enqueued
+  start_gathers();
+  ESPALIER_ASSERT(next_action_ < actions_.size() && actions_[next_action_] == (UnitAction{UnitAction::Kind::use, unit}),
                   fmt::format("unit {} is used out of the order that was announced", unit));
-  if (buffer_of(unit).unit != unit)
-    start(unit);
   if (!buffer_of(unit).has_come)
     finish(unit, meanwhile);
-  ++next_use_;
-  if (next_use_ == uses_.size())
-    return;
-  const int next = uses_[next_use_];
-  if (buffer_of(next).unit != next && &buffer_of(next) != &buffer_of(unit))
-    start(next);
+  ++next_action_;
+  start_gathers();
+}
+
+template <class T>
+void WeightGatherer<T>::start_gathers() {
+  for (; next_action_ < actions_.size() && actions_[next_action_].kind == UnitAction::Kind::gather; ++next_action_)
+    start(actions_[next_action_].unit);
 }
 
 /// f(group number, bucket, its number within the communicator) for all buckets of the unit.

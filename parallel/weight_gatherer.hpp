@@ -10,12 +10,12 @@
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "parallel/unit_uses.hpp"
 
 namespace espalier {
 
-/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, in the order in which
-/// layers are used. While one is used, the next is on its way, if its buffer is another one. Without units there is
-/// nothing to do.
+/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as unit_actions() lists
+/// it. Without units there is nothing to do.
 template <class T>
 class WeightGatherer {
  public:
@@ -26,7 +26,7 @@ class WeightGatherer {
 
   /// The units of the next passes in the order of their use, the same on all ranks of a communicator. What lies in the
   /// buffers does not count any more: weights may have changed.
-  void begin(std::vector<int> uses);
+  void begin(const std::vector<int>& uses);
 
   /// Comes before the kernels of the next use, which is that of `unit`: they then see its weights. Calls `meanwhile`
   /// between polls. @throws Error (communication) behind the deadline
@@ -51,6 +51,7 @@ class WeightGatherer {
   static constexpr int none = -1;
 
   Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
+  void start_gathers();
   void start(int unit);
   void finish(int unit, const std::function<void()>& meanwhile);
   template <class F>
@@ -63,8 +64,8 @@ class WeightGatherer {
   std::vector<Buffer> buffers_;
   MpiBuffer<T> held_;   // of weights_.values()
   MpiBuffer<T> units_;  // of weights_.buffers()
-  std::vector<int> uses_;
-  std::size_t next_use_ = 0;
+  std::vector<UnitAction> actions_;
+  std::size_t next_action_ = 0;
 };
 
 }  // namespace espalier

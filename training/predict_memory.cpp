@@ -77,7 +77,8 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
         exec_is_host ? checkpoint_copy(config, layout, layout.mesh().rank_at(place), parameters) : 0;
-    const auto weights = storage_bytes<T>(own.weights(layout.zero_stage, weight_buffers(layout, own)), parameters);
+    const auto weights =
+        storage_bytes<T>(own.weights(layout.zero_stage, weight_buffers(layout, own.units.size())), parameters);
     const auto gradients = storage_bytes<State<T>>(own.gradients(gradient_buffers), parameters);
     const std::uint64_t all = optimizer + communication + copy + weights + gradients;
     if (all < most)

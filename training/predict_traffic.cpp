@@ -43,9 +43,10 @@ TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& 
       plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<Compute<P>>));
   UnitUses uses{.sums = static_cast<int>(layout.num_microbatches())};
   if (layout.zero_stage == 3)
-    uses.gathers =
-        gathers_of_units(unit_uses(make_schedule(layout.pipeline_shape(), place[Axis::pp]), options.layers_of_chunk),
-                         static_cast<int>(plan.units.size()), weight_buffers(layout, plan));
+    uses.gathers = gathers_of_units(
+        unit_actions(unit_uses(make_schedule(layout.pipeline_shape(), place[Axis::pp]), options.layers_of_chunk),
+                     weight_buffers(layout, plan.units.size())),
+        static_cast<int>(plan.units.size()));
   return reduction_traffic(plan, ranks, options, sizeof(State<Compute<P>>), sizeof(Compute<P>), uses);
 }
 

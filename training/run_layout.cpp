@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "parallel/schedule_check.hpp"
+#include "parallel/unit_uses.hpp"
 #include "training/emulated_network.hpp"
 #include "training/shard_over.hpp"
 #include "training/with_compute_type.hpp"
@@ -72,8 +74,8 @@ std::optional<ScalarType> wire_type(const RunConfig& config) {
 
 }  // namespace
 
-int weight_buffers(const Layout& layout, const ReductionPlan& plan) {
-  return layout.keep_gathered ? static_cast<int>(plan.units.size()) : 2;
+int weight_buffers(const Layout& layout, std::size_t num_units) {
+  return layout.keep_gathered ? static_cast<int>(num_units) : 2;
 }
 
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
@@ -106,12 +108,30 @@ std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layo
   return stages;
 }
 
+namespace {
+
+std::string problem_of_gathers(const Layout& layout, std::size_t stage, const PipelineSchedule& schedule) {
+  std::vector<Index> layers_of_chunk;
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(stage);
+  for (const ChunkLayers& chunk : chunks)
+    layers_of_chunk.push_back(chunk.count);
+  const std::vector<int> uses = unit_uses(schedule, layers_of_chunk);
+  const int buffers =
+      weight_buffers(layout, std::accumulate(layers_of_chunk.begin(), layers_of_chunk.end(), std::size_t{0}));
+  return check_unit_actions(unit_actions(uses, buffers), uses, buffers);
+}
+
+}  // namespace
+
 void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages) {
   const MeshLayout mesh = layout.mesh();
   std::vector<const PipelineSchedule*> ranks;
   for (int rank = 0; rank < mesh.size(); ++rank)
     ranks.push_back(&stages[static_cast<std::size_t>(mesh.coordinates(rank)[Axis::pp])]);
-  const std::vector<std::string> problems = check_schedules(ranks, mesh, layout.pipeline_shape());
+  std::vector<std::string> problems = check_schedules(ranks, mesh, layout.pipeline_shape());
+  for (std::size_t stage = 0; stage < stages.size() && layout.zero_stage == 3; ++stage)
+    if (const std::string problem = problem_of_gathers(layout, stage, stages[stage]); !problem.empty())
+      problems.push_back(fmt::format("stage {}: {}", stage, problem));
   ESPALIER_ASSERT(problems.empty(), fmt::format("the schedule is not sound: {}", fmt::join(problems, "; ")));
 }
 

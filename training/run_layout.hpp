@@ -31,7 +31,7 @@ ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, in
 
 /// Whole layers of gradients, and of weights, that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
 inline constexpr int gradient_buffers = 2;
-int weight_buffers(const Layout& layout, const ReductionPlan& plan);
+int weight_buffers(const Layout& layout, std::size_t num_units);
 
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout);

@@ -27,7 +27,8 @@ GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh&
   parameters.lay_out();
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), mesh.reductions().ranks(),
                                             options, static_cast<Index>(sizeof(State<T>)));
-  parameters.allocate(plan.weights(layout.zero_stage, weight_buffers(layout, plan)), plan.gradients(gradient_buffers));
+  parameters.allocate(plan.weights(layout.zero_stage, weight_buffers(layout, plan.units.size())),
+                      plan.gradients(gradient_buffers));
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.gradients(), parameters.segments(),
                                    parameters.parameters(), options);
 }

@@ -83,9 +83,41 @@ TEST(ShardedLayers, EachIsUsedInTheOrderOfTheList) {
 }
 
 TEST(ShardedLayers, ALayerIsGatheredAgainWhereItsBufferWasTaken) {
-  EXPECT_EQ(gathers_of_units(uses(1), 5, 2), (std::vector<int>{2, 2, 2, 1, 1})) << "the last two are still there";
-  EXPECT_EQ(gathers_of_units(uses(3), 5, 5), std::vector<int>(5, 1));
-  EXPECT_EQ(gathers_of_units(uses(2), 5, 1), (std::vector<int>{3, 4, 4, 4, 2}));
+  const auto gathers = [](int microbatches, int buffers) {
+    return gathers_of_units(unit_actions(uses(microbatches), buffers), num_layers);
+  };
+  EXPECT_EQ(gathers(1, 2), (std::vector<int>{2, 2, 2, 1, 1})) << "the last two are still there";
+  EXPECT_EQ(gathers(3, 5), std::vector<int>(5, 1));
+  EXPECT_EQ(gathers(2, 1), (std::vector<int>{3, 4, 4, 4, 2}));
+}
+
+TEST(ShardedLayers, ActionsAreProven) {
+  for (const int buffers : {1, 2, 3, num_layers})
+    for (const int microbatches : {1, 2, 3})
+      EXPECT_EQ(check_unit_actions(unit_actions(uses(microbatches), buffers), uses(microbatches), buffers), "");
+
+  using Kind = UnitAction::Kind;
+  const std::vector<UnitAction> two = unit_actions({0, 1, 2}, 2);
+  const std::vector<UnitAction> wanted = {{Kind::gather, 0},  {Kind::use, 0}, {Kind::gather, 1},
+                                          {Kind::release, 0}, {Kind::use, 1}, {Kind::gather, 2},
+                                          {Kind::release, 1}, {Kind::use, 2}, {Kind::release, 2}};
+  ASSERT_EQ(two, wanted);
+  const auto problem_of = [](const std::vector<UnitAction>& actions) {
+    return check_unit_actions(actions, {0, 1, 2}, 2);
+  };
+  auto late = two;
+  std::swap(late[2], late[4]);
+  EXPECT_EQ(problem_of(late), "use 1 (action 2) comes before its gather");
+  auto early = two;  // a layer that is in use is overwritten
+  std::rotate(early.begin() + 2, early.begin() + 5, early.begin() + 6);
+  EXPECT_EQ(problem_of(early), "gather 2 (action 2) overwrites unit 0, which is in use");
+  auto overwritten = two;  // by the layer that is gathered too soon behind it
+  overwritten.insert(overwritten.begin() + 4, {Kind::gather, 3});
+  EXPECT_EQ(problem_of(overwritten), "use 1 (action 5) finds unit 3 in its buffer");
+  auto left_out = two;
+  left_out.erase(left_out.begin() + 4);
+  EXPECT_EQ(problem_of(left_out), "release 1 (action 5) is of a unit that is not in use");
+  EXPECT_EQ(problem_of({two.begin(), two.begin() + 7}), "unit 2 is not used at the end");
 }
 
 template <class T>
@@ -116,7 +148,7 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
               << "unit " << unit << ", element " << i << ", " << buffers << " buffers";
       }
       // As planned: every gather brings each of the others' slices to everybody.
-      const UnitUses planned{.sums = 2, .gathers = gathers_of_units(uses(2), num_layers, buffers)};
+      const UnitUses planned{.sums = 2, .gathers = gathers_of_units(unit_actions(uses(2), buffers), num_layers)};
       const auto ranks = ReductionCommunicators::all(world()).ranks();
       const auto bytes = [&](const UnitUses& counts) {
         return reduction_traffic(sharded.plan, ranks, sharded.options, sizeof(State<TypeParam>), sizeof(TypeParam),
