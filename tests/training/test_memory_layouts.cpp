@@ -153,6 +153,59 @@ TEST(MemoryLayouts, ReplicasDoNotHelpAModelThatIsTooLarge) {
   MemoryLedger::instance().set_budget(0);
 }
 
+// ZeRO-3 trains what stage 1 and 2 have no room for.
+TEST(MemorySplit, ABudgetForShardedLayersOnly) {
+  ASSERT_EQ(world().size(), 4);
+  const SharedFolder folder("sharded_budget");
+  const RunConfig base = large_config(folder, {"batch.micro_batch_size=1", "model.hidden_size=128"});
+  const auto need = [&](int stage) {
+    return predicted_total(base, {"parallel.data=4", fmt::format("parallel.zero_stage={}", stage)}, 4);
+  };
+  const std::size_t budget = (need(3) + need(2)) / 2;
+  EXPECT_LT(need(3), need(2));
+  EXPECT_LT(need(2), need(1));
+  const auto with_stage = [&](int stage) {
+    return laid_out(base, {"parallel.data=4", fmt::format("parallel.zero_stage={}", stage),
+                           fmt::format("run.device_memory={}", budget)});
+  };
+  const MatmulLibrary library_before = matmul_library();
+  set_matmul_library(wanted_matmul_library<float>(base));
+  const std::size_t before = MemoryLedger::instance().current().total();
+  for (const int stage : {1, 2}) {
+    const RunConfig config = with_stage(stage);
+    try {
+      require_memory(config, make_run_layout(config, 4));
+      ADD_FAILURE() << "stage " << stage << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("parallel.zero_stage = 3 would fit"), std::string::npos) << error.what();
+    }
+    MemoryLedger::instance().set_budget(before + budget);
+    EXPECT_THROW(
+        {
+          TrainerOn<Fp32> on(config, world());
+          on.trainer.step();
+          MemoryLedger::instance().check_budget();
+        },
+        Error)
+        << "stage " << stage;
+    MemoryLedger::instance().set_budget(0);
+  }
+  const RunConfig config = with_stage(3);
+  require_memory(config, make_run_layout(config, 4));
+  MemoryLedger::instance().reset_peak();
+  MemoryLedger::instance().set_budget(before + budget);
+  {
+    TrainerOn<Fp32> on(config, world());
+    const double first = on.trainer.step().loss;
+    for (int i = 0; i < 4; ++i)
+      on.trainer.step();
+    EXPECT_LT(on.trainer.step().loss, first);
+    EXPECT_LE(MemoryLedger::instance().peak().total(), before + budget);
+  }
+  MemoryLedger::instance().set_budget(0);
+  set_matmul_library(library_before);
+}
+
 TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
   ASSERT_EQ(world().size(), 4);
   const SharedFolder folder("within_budget");
