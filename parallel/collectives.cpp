@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "core/error.hpp"
@@ -31,11 +32,12 @@ void require_extent(const char* what, std::size_t extent, Index wanted) {
                   fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
 }
 
-/// Calls f(peer) for every other rank, the next one first: no two ranks begin with the same peer.
-template <class F>
-void for_each_peer(const Communicator& communicator, const F& f) {
-  for (int step = 1; step < communicator.size(); ++step)
-    f((communicator.rank() + step) % communicator.size());
+/// As many bytes from each rank, one after another, `stride` bytes apart.
+std::vector<ByteRange> equal_ranges(int size, std::size_t bytes, std::size_t stride) {
+  std::vector<ByteRange> ranges;
+  for (int rank = 0; rank < size; ++rank)
+    ranges.push_back({static_cast<std::size_t>(rank) * stride, bytes});
+  return ranges;
 }
 
 /// For tensors, behind the work on `exec` where a device link carries them.
@@ -47,10 +49,9 @@ MessageSet tensor_messages(const Communicator& communicator, const ExecSpace& ex
 template <class T>
 void exchange_all(const Communicator& communicator, MessageSet& messages, T* received, const T* input, Index count,
                   int tag, const char* what) {
-  for_each_peer(communicator, [&](int peer) {
-    messages.receive(received + received_slot(peer, communicator.rank()) * count, bytes_of<T>(count), peer, tag);
-  });
-  for_each_peer(communicator, [&](int peer) { messages.send(input, bytes_of<T>(count), peer, tag); });
+  const std::size_t bytes = bytes_of<T>(count);
+  messages.start_all_to_all(input, equal_ranges(communicator.size(), bytes, 0), received,
+                            received_ranges(communicator.rank(), communicator.size(), bytes, bytes), tag);
   messages.wait(what);
 }
 
@@ -77,36 +78,34 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
   const Index slice = (count + size - 1) / size;
   const auto begin_of = [&](int r) { return std::min(count, r * slice); };
   const auto size_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
+  std::vector<ByteRange> slices;
+  for (int r = 0; r < size; ++r)
+    slices.push_back({bytes_of<T>(begin_of(r)), bytes_of<T>(size_of(r))});
   const auto received = communicator.scratch<T>(slice * (size - 1));
   const MpiBuffer<T> ours(communicator, data);
   const MpiBuffer<T> theirs(communicator, received);
 
   MessageSet messages = tensor_messages(communicator, exec);
   ours.load(exec, 0, count);
-  for_each_peer(communicator, [&](int peer) {
-    messages.receive(theirs.data() + received_slot(peer, rank) * slice, bytes_of<T>(size_of(rank)), peer,
-                     tags::all_reduce_scatter);
-  });
-  for_each_peer(communicator, [&](int peer) {
-    messages.send(ours.data() + begin_of(peer), bytes_of<T>(size_of(peer)), peer, tags::all_reduce_scatter);
-  });
+  messages.start_all_to_all(ours.data(), slices, theirs.data(),
+                            received_ranges(rank, size, bytes_of<T>(size_of(rank)), bytes_of<T>(slice)),
+                            tags::all_reduce_scatter);
   messages.wait("all_reduce (values to add)");
   theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
   combine_in_rank_order(exec, part(data, begin_of(rank), size_of(rank)), received, slice, rank, size, op);
 
   ours.load(exec, begin_of(rank), size_of(rank));
-  for_each_peer(communicator, [&](int peer) {
-    messages.receive(ours.data() + begin_of(peer), bytes_of<T>(size_of(peer)), peer, tags::all_reduce_gather);
-  });
-  for_each_peer(communicator, [&](int peer) {
-    messages.send(ours.data() + begin_of(rank), bytes_of<T>(size_of(rank)), peer, tags::all_reduce_gather);
-  });
+  messages.start_all_gather(ours.data() + begin_of(rank), ours.data(), slices, tags::all_reduce_gather);
   messages.wait("all_reduce (sums)");
   ours.store(exec, 0, count);
 }
 
-/// A binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
+/// By the library, or a binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
 void broadcast_bytes(const Communicator& communicator, MessageSet messages, void* data, std::size_t bytes, int root) {
+  if (messages.calls_library()) {
+    messages.start_broadcast(data, bytes, root);
+    return messages.wait("broadcast");
+  }
   const int size = communicator.size();
   const int distance = (communicator.rank() - root + size) % size;  // from the root
   int step = 1;
@@ -153,12 +152,9 @@ void all_gather(const ExecSpace& exec, const Communicator& communicator, const F
   const MpiBuffer<T> all(communicator, output);
   all.load(exec, rank * count, count);
   MessageSet messages = tensor_messages(communicator, exec);
-  for_each_peer(communicator, [&](int peer) {
-    messages.receive(all.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
-  });
-  for_each_peer(communicator, [&](int peer) {
-    messages.send(all.data() + rank * count, bytes_of<T>(count), peer, tags::all_gather);
-  });
+  messages.start_all_gather(all.data() + rank * count, all.data(),
+                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
+                            tags::all_gather);
   messages.wait("all_gather");
   all.store(exec, 0, count * communicator.size());
 }
@@ -184,12 +180,8 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
     const auto received = communicator.scratch<T>(n * (size - 1));
     const MpiBuffer<T> theirs(communicator, received);
     MessageSet messages = tensor_messages(communicator, exec);
-    for_each_peer(communicator, [&](int peer) {
-      messages.receive(theirs.data() + received_slot(peer, rank) * n, bytes_of<T>(n), peer, tags::reduce_scatter);
-    });
-    for_each_peer(communicator, [&](int peer) {
-      messages.send(all.data() + peer * count + begin, bytes_of<T>(n), peer, tags::reduce_scatter);
-    });
+    messages.start_all_to_all(all.data() + begin, equal_ranges(size, bytes_of<T>(n), bytes_of<T>(count)), theirs.data(),
+                              received_ranges(rank, size, bytes_of<T>(n), bytes_of<T>(n)), tags::reduce_scatter);
     messages.wait("reduce_scatter");
     theirs.store(exec, 0, n * (size - 1));
     combine_in_rank_order(exec, part(output, begin, n), received, n, rank, size, ReduceOp::sum);
@@ -214,9 +206,13 @@ void broadcast(const ExecSpace& exec, const Communicator& communicator, const Fl
 void barrier(const Communicator& communicator) {
   if (communicator.size() == 1)
     return;
+  MessageSet messages(communicator);
+  if (messages.calls_library()) {
+    messages.start_barrier();
+    return messages.wait("barrier");
+  }
   const char here = 0;
   std::vector<char> others(static_cast<std::size_t>(communicator.size() - 1));
-  MessageSet messages(communicator);
   exchange_all(communicator, messages, others.data(), &here, 1, tags::barrier, "barrier");
 }
 
@@ -241,20 +237,25 @@ void all_gather(const Communicator& communicator, std::span<T> output, std::span
   const auto count = static_cast<Index>(input.size());
   const int rank = communicator.rank();
   require_extent("all_gather: output", output.size(), count * communicator.size());
-  if (output.data() + rank * count != input.data())
-    std::copy(input.begin(), input.end(), output.begin() + rank * count);
   MessageSet messages(communicator);
-  for_each_peer(communicator, [&](int peer) {
-    messages.receive(output.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
-  });
-  for_each_peer(communicator,
-                [&](int peer) { messages.send(input.data(), bytes_of<T>(count), peer, tags::all_gather); });
+  // Memory of the caller, which may go while the library still writes: so into memory that can stay.
+  const auto all = std::make_shared<std::vector<T>>(output.size());
+  messages.keep(all);
+  std::copy(input.begin(), input.end(), all->begin() + rank * count);
+  messages.start_all_gather(all->data() + rank * count, all->data(),
+                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
+                            tags::all_gather);
   messages.wait("all_gather");
+  std::copy(all->begin(), all->end(), output.begin());
 }
 
 template <class T>
 void broadcast(const Communicator& communicator, std::span<T> data, int root) {
-  broadcast_bytes(communicator, MessageSet(communicator), data.data(), data.size_bytes(), root);
+  MessageSet messages(communicator);
+  const auto kept = std::make_shared<std::vector<T>>(data.begin(), data.end());
+  messages.keep(kept);
+  broadcast_bytes(communicator, std::move(messages), kept->data(), data.size_bytes(), root);
+  std::copy(kept->begin(), kept->end(), data.begin());
 }
 
 #define ESPALIER_INSTANTIATE_MOVES(T)                                                                                \

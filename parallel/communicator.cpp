@@ -15,6 +15,17 @@ namespace {
 // Of a GPU's 132, as on an H100: a message is carried while layers are computed, and may wait long for its receiver.
 constexpr int blocks_of_an_edge = 4;
 
+/// Of the name and the ranks, so that it says which communicator a rank is in. 0 is nobody's.
+std::uint32_t id_of(const impl::CommunicatorState& state) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  const auto add = [&](std::uint32_t value) { hash = (hash ^ value) * 16777619u; };
+  for (const char letter : state.name)
+    add(static_cast<unsigned char>(letter));
+  for (const int rank : state.world_ranks)
+    add(static_cast<std::uint32_t>(rank));
+  return std::max(hash, 1u);
+}
+
 /// Takes over `handle`.
 std::shared_ptr<impl::CommunicatorState> make_state(MPI_Comm handle, std::string name,
                                                     std::shared_ptr<CommunicationContext> context) {
@@ -35,12 +46,17 @@ std::shared_ptr<impl::CommunicatorState> make_state(MPI_Comm handle, std::string
   ESPALIER_MPI(MPI_Group_translate_ranks(group, state->size, ranks.data(), world, state->world_ranks.data()));
   ESPALIER_MPI(MPI_Group_free(&group));
   ESPALIER_MPI(MPI_Group_free(&world));
+  state->id = id_of(*state);
+  if (state->size > state->context->most_direct_ranks)
+    state->context->observers.collective_begins(state->id, 0);
   return state;
 }
 
 }  // namespace
 
 impl::CommunicatorState::~CommunicatorState() {
+  if (context != nullptr)
+    context->observers.communicator_ends(id);
   // Freeing is collective: while an exception unwinds this rank, the others may be elsewhere.
   if (handle == MPI_COMM_NULL || std::uncaught_exceptions() > 0)
     return;

@@ -39,6 +39,9 @@ struct CommunicatorState {
   std::vector<int> world_ranks;  // by rank
   std::shared_ptr<CommunicationContext> context;
   Traffic traffic;
+  std::uint32_t id = 0;               // the same on its ranks; another of another communicator with ranks of ours
+  std::uint64_t num_collectives = 0;  // begun by the MPI library
+  std::vector<std::uint64_t> begun;   // of them, by rank, as far as a roll call has told
   Tensor<unsigned char, 1> scratch;
   std::unique_ptr<DeviceLink> device_link;
   std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
@@ -103,6 +106,9 @@ class Communicator {
   PositionWriter& position() const { return state_->context->position; }
   Timeline& timeline() const { return state_->context->timeline; }
   const JobClock& clock() const { return state_->context->clock; }
+
+  /// For tests: larger groups leave collectives to the MPI library. All ranks alike, between messages.
+  void set_most_direct_ranks(int ranks) const { state_->context->most_direct_ranks = ranks; }
 
   /// For tests: messages longer than this go in pieces.
   void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
@@ -54,6 +55,8 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
   group.communicator.open_device_link();
   if (group.communicator.device_link() != nullptr)
     group.exec = make_stream();
+  else if (!keeps_slices(group) && communicator.size() > communicator.context().most_direct_ranks)
+    group.rounds = communicator.duplicate(communicator.name() + " sums");
   if (groups_.empty())
     arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
   Index largest_slice = 0;
@@ -72,10 +75,16 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
     const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
                                                   largest_slice * (communicator.size() - 1) * wire_bytes_);
-    group.exchanges.push_back(
-        {MessageSet(group.communicator, group.communicator.device_link(), group.exec), Stage::idle, 0, 0, received,
-         MpiBuffer<unsigned char>(group.communicator, received),
-         WireValues<S>(group.communicator, arrays_, options.wire, "values_" + name, largest_bucket)});
+    DeviceLink* const link = group.communicator.device_link();
+    BucketExchange exchange{
+        .values_messages = MessageSet(group.communicator, link, group.exec),
+        .rounds = MessageSet(group.round_communicator(), link, group.exec),
+        .received = received,
+        .received_mpi = MpiBuffer<unsigned char>(group.communicator, received),
+        .values = WireValues<S>(group.communicator, arrays_, options.wire, "values_" + name, largest_bucket)};
+    exchange.values_messages.keep(std::tuple(exchange.received, exchange.received_mpi, exchange.values));
+    exchange.rounds.keep(exchange.values);
+    group.exchanges.push_back(std::move(exchange));
   }
   groups_.push_back(std::move(group));
 }
@@ -130,7 +139,7 @@ void GradientReducer<S>::begin_step() {
   begin_pass(Pass::reduce);
   exposed_seconds_ = early_seconds_ = 0;
   for (Group& group : groups_) {
-    group.bytes_before = group.communicator.traffic().bytes;
+    group.bytes_before = group.bytes_sent();
     group.sent_at = 0;
   }
   marked_.assign(segments_.size(), 0);
@@ -173,8 +182,11 @@ void GradientReducer<S>::progress() {
 
 template <class S>
 void GradientReducer<S>::progress(Group& group) {
-  for (BucketExchange& exchange : group.exchanges)
-    advance(group, exchange);
+  for (int before = -1; before != group.num_distributed;) {  // those that come behind may have waited for it
+    before = group.num_distributed;
+    for (BucketExchange& exchange : group.exchanges)
+      advance(group, exchange);
+  }
   look_for_ready(group);
   const auto is_idle = [](const BucketExchange& exchange) { return exchange.stage == Stage::idle; };
   while (!group.ready.empty()) {
@@ -206,11 +218,13 @@ void GradientReducer<S>::look_for_ready(Group& group) {
 
 template <class S>
 void GradientReducer<S>::advance(Group& group, BucketExchange& exchange) {
-  if (exchange.stage == Stage::collecting && exchange.messages.test()) {
-    group.sent_at = std::max(group.sent_at, exchange.messages.sent_at());
+  if (exchange.stage == Stage::collecting && exchange.values_messages.test() &&
+      exchange.number == group.num_distributed) {
+    group.sent_at = std::max(group.sent_at, exchange.values_messages.sent_at());
+    ++group.num_distributed;
     distribute(group, exchange);
   }
-  if (exchange.stage == Stage::distributing && exchange.messages.test())
+  if (exchange.stage == Stage::distributing && exchange.rounds.test())
     finish(group, exchange);
 }
 
@@ -231,23 +245,15 @@ void GradientReducer<S>::start(Group& group, BucketExchange& exchange) {
 template <class S>
 void GradientReducer<S>::collect(Group& group, BucketExchange& exchange) {
   exchange.stage = Stage::collecting;
+  exchange.number = group.num_reductions++;
   const Bucket& bucket = bucket_of(group, exchange.bucket);
   const int rank = group.communicator.rank();
-  const int size = group.communicator.size();
-  const int tag = num_message_phases * exchange.bucket + values_phase;
-  const Index own_bytes = bucket.slice(rank).size() * wire_bytes_;
+  const auto own_bytes = static_cast<std::size_t>(bucket.slice(rank).size() * wire_bytes_);
   exchange.values.pack(group.exec, bucket);
-  for (int step = 1; step < size; ++step) {
-    const int peer = (rank - step + size) % size;
-    exchange.messages.receive(exchange.received_mpi.data() + received_slot(peer, rank) * own_bytes,
-                              static_cast<std::size_t>(own_bytes), peer, tag, group.spans_stages);
-  }
-  for (int step = 1; step < size; ++step) {
-    const int peer = (rank + step) % size;
-    const IndexRange theirs = bucket.slice(peer);
-    exchange.messages.send(exchange.values.data(bucket) + (theirs.begin - bucket.offset) * wire_bytes_,
-                           static_cast<std::size_t>(theirs.size() * wire_bytes_), peer, tag, group.spans_stages);
-  }
+  exchange.values_messages.start_all_to_all(exchange.values.data(bucket), bucket.byte_slices(wire_bytes_),
+                                            exchange.received_mpi.data(),
+                                            received_ranges(rank, group.communicator.size(), own_bytes, own_bytes),
+                                            num_message_phases * exchange.bucket + values_phase, group.spans_stages);
 }
 
 template <class S>
@@ -296,21 +302,10 @@ void GradientReducer<S>::send_round(Group& group, BucketExchange& exchange, unsi
                                     Index element_bytes) {
   exchange.stage = Stage::distributing;
   const Bucket& bucket = bucket_of(group, exchange.bucket);
-  const int rank = group.communicator.rank();
-  const int size = group.communicator.size();
+  const std::vector<ByteRange> slices = bucket.byte_slices(element_bytes);
   const int tag = num_message_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
-  const auto start_of = [&](const IndexRange& range) {
-    return bucket_data + (range.begin - bucket.offset) * element_bytes;
-  };
-  const auto bytes_of = [&](const IndexRange& range) { return static_cast<std::size_t>(range.size() * element_bytes); };
-  const IndexRange own = bucket.slice(rank);
-  for (int step = 1; step < size; ++step) {
-    const int peer = (rank - step + size) % size;
-    const IndexRange theirs = bucket.slice(peer);
-    exchange.messages.receive(start_of(theirs), bytes_of(theirs), peer, tag);
-  }
-  for (int step = 1; step < size; ++step)
-    exchange.messages.send(start_of(own), bytes_of(own), (rank + step) % size, tag);
+  const auto rank = static_cast<std::size_t>(group.communicator.rank());
+  exchange.rounds.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag);
 }
 
 template <class S>
@@ -352,6 +347,9 @@ void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
     weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().communicator, weights_);
+    for (Group& group : groups_)
+      for (BucketExchange& exchange : group.exchanges)
+        exchange.rounds.keep(std::pair(weights_, weights_mpi_));
   }
   weight_bytes_ = element_bytes;
   begin_pass(Pass::gather);

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -106,9 +107,11 @@ class GradientReducer {
   enum class Pass { reduce, gather };
   enum class Stage { idle, collecting, distributing };  // idle; others' values arrive; sums or weights go round
   struct BucketExchange {
-    MessageSet messages;
+    MessageSet values_messages;
+    MessageSet rounds;
     Stage stage = Stage::idle;
     int bucket = 0;  // of the group
+    int number = 0;  // of the reductions of this group, in the order of their start
     double began = 0;
     Tensor<unsigned char, 1> received;  // (size - 1, slice), as they travel
     MpiBuffer<unsigned char> received_mpi;
@@ -118,7 +121,13 @@ class GradientReducer {
     Group(Communicator own, const GroupKey& its_key, const ExecSpace& work, bool sums_copies)
         : communicator(std::move(own)), key(its_key), exec(work), is_of_copies(sums_copies) {}
 
+    const Communicator& round_communicator() const { return rounds ? *rounds : communicator; }
+
     Communicator communicator;
+    // Of sums that go round while other buckets' values arrive, where the MPI library carries both: how the two kinds
+    // interleave is another on each rank, and collectives of one communicator begin in one order on all. Each kind
+    // does, in the order of the buckets.
+    std::optional<Communicator> rounds;
     GroupKey key;
     ExecSpace exec;  // of its kernels and messages; on a device a stream beside that of backward
     bool is_of_copies;
@@ -128,9 +137,12 @@ class GradientReducer {
     std::size_t num_looked_at = 0;  // buckets in the pass's order
     std::deque<int> ready;          // to be started, in this order; numbers within `buckets`
     int num_in_flight = 0;
+    int num_reductions = 0;   // begun
+    int num_distributed = 0;  // of them, summed
     int num_done = 0;
     std::uint64_t bytes_before = 0;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
+    std::uint64_t bytes_sent() const { return communicator.traffic().bytes + (rounds ? rounds->traffic().bytes : 0); }
     bool is_idle() const { return ready.empty() && num_in_flight == 0; }
     bool all_done() const { return num_looked_at == buckets.size() && is_idle(); }
   };
@@ -154,6 +166,9 @@ class GradientReducer {
   void wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile = {});
   double others_sent_at() const;
   const BucketExchange& oldest() const;
+  const MessageSet& messages_of(const BucketExchange& exchange) const {
+    return exchange.stage == Stage::collecting ? exchange.values_messages : exchange.rounds;
+  }
   std::string describe(const BucketExchange& exchange) const;
   const Bucket& bucket_of(const Group& group, int index) const {
     const std::vector<Bucket>& buckets = group.is_of_copies ? plan_.copies : plan_.buckets;

@@ -80,11 +80,11 @@ void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const 
       waiter = Waiter(settings);
       note = WaitNote();
     }
-    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
+    note.update(messages_of(oldest()), waiter.seconds(), [this] { return describe(oldest()); });
     if (meanwhile)
       meanwhile();
     if (!waiter.pause())
-      oldest().messages.give_up(describe(oldest()), waiter.seconds());
+      messages_of(oldest()).give_up(describe(oldest()), waiter.seconds());
   }
   communicator.observers().wait_ends();
   for (const Group& group : groups_)
@@ -129,7 +129,7 @@ ReducerStats GradientReducer<S>::stats() const {
   ReducerStats stats{
       .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
   for (const Group& group : groups_) {
-    const std::uint64_t bytes = group.communicator.traffic().bytes - group.bytes_before;
+    const std::uint64_t bytes = group.bytes_sent() - group.bytes_before;
     stats.bytes_by_group[group.key] += bytes;
     stats.bytes_sent += bytes;
   }

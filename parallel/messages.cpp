@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "parallel/mpi_check.hpp"
+#include "parallel/roll_call.hpp"
 
 namespace espalier {
 MessageSet::~MessageSet() {
@@ -18,8 +19,14 @@ MessageSet::~MessageSet() {
   int finalized = 0;
   if (requests_.empty() || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0)
     return;
+  if (pending_collective() > 0) {  // which MPI neither cancels nor frees
+    new auto(std::move(kept_));
+    new auto(std::move(slices_));
+    new auto(std::move(gathered_stamps_));
+    new auto(state_);
+  }
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL)
+    if (requests_[i] == MPI_REQUEST_NULL || messages_[i].collective > 0)
       continue;
     if (messages_[i].incoming && MPI_Cancel(&requests_[i]) == MPI_SUCCESS)
       MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);  // local: the receive is either cancelled or complete
@@ -103,11 +110,14 @@ void MessageSet::require_success(int code) {
     MPI_Error_string(error, text.data(), &length);
     requests_[i] = MPI_REQUEST_NULL;
     throw Error(ExitCode::communication,
-                {.what = fmt::format("a message {} {} failed", messages_[i].incoming ? "from" : "to",
-                                     describe(messages_[i].peer)),
+                {.what = messages_[i].collective > 0
+                             ? "a collective of the MPI library failed"
+                             : fmt::format("a message {} {} failed", messages_[i].incoming ? "from" : "to",
+                                           describe(messages_[i].peer)),
                  .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
                  .got = std::string(text.data(), static_cast<std::size_t>(length)),
-                 .wanted = fmt::format("{} bytes", messages_[i].bytes),
+                 .wanted = messages_[i].collective > 0 ? std::string("the same collective on all ranks")
+                                                       : fmt::format("{} bytes", messages_[i].bytes),
                  .todo = "look for the first rank that failed: the others only see that it is gone"});
   }
   impl::mpi_failed(code, "MPI_Testall", std::source_location::current());
@@ -137,6 +147,7 @@ bool MessageSet::test() {
     return false;
   requests_.clear();
   messages_.clear();
+  slices_.clear();
   landed_ = false;
   return true;
 }
@@ -144,7 +155,7 @@ bool MessageSet::test() {
 void MessageSet::check_lengths() const {
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     int count = messages_[i].bytes;
-    if (messages_[i].incoming)
+    if (messages_[i].incoming && messages_[i].collective == 0)
       ESPALIER_MPI(MPI_Get_count(&statuses_[i], MPI_BYTE, &count));
     if (count != messages_[i].bytes)
       throw Error(
@@ -159,14 +170,17 @@ void MessageSet::check_lengths() const {
 
 void MessageSet::read_stamps() {
   arrives_at_ = 0;
-  if (!incoming_stamps_.empty())
+  if (!incoming_stamps_.empty() || !gathered_stamps_.empty())
     sent_at_ = 0;
   for (const Stamp& stamp : incoming_stamps_) {
     arrives_at_ = std::max(arrives_at_, stamp.arrives_at);
     sent_at_ = std::max(sent_at_, stamp.sent_at);
   }
+  for (const double stamp : gathered_stamps_)
+    sent_at_ = std::max(sent_at_, stamp);
   incoming_stamps_.clear();
   outgoing_stamps_.clear();
+  gathered_stamps_.clear();
 }
 
 void MessageSet::wait(const std::string& what, const std::function<void()>& meanwhile) {
@@ -192,6 +206,8 @@ std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
   std::size_t count = 0;
   for (const bool incoming : {true, false}) {
     for (std::size_t i = 0; i < requests_.size() && count < world_ranks.size(); ++i) {
+      if (messages_[i].collective > 0)
+        continue;
       int done = 0;
       const int peer = state_->world_ranks[static_cast<std::size_t>(messages_[i].peer)];
       const auto known = world_ranks.first(count);
@@ -208,19 +224,37 @@ std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
 void MessageSet::note_wait(const std::string& what) const {
   std::array<int, Position::max_peers> peers{};
   state_->context->observers.wait_begins(what, state_->name, state_->traffic.messages, silent_peers(peers));
+  if (const std::uint64_t collective = pending_collective(); collective > 0)
+    state_->context->observers.collective_waits(state_->id, collective);
 }
 
 void MessageSet::refresh_wait() const {
   std::array<int, Position::max_peers> peers{};
   state_->context->observers.wait_goes_on(silent_peers(peers));
+  if (pending_collective() > 0)
+    impl::answer_roll_call(*state_);
+}
+
+void MessageSet::note_missing(std::span<const int> ranks) const {
+  std::vector<int> world_ranks;
+  for (const int rank : ranks)
+    world_ranks.push_back(state_->world_ranks[static_cast<std::size_t>(rank)]);
+  state_->context->observers.wait_goes_on(world_ranks);
 }
 
 void MessageSet::give_up(const std::string& what, double seconds) const {
   std::set<std::string> silent;
   std::set<std::string> deaf;
+  if (const std::uint64_t collective = pending_collective(); collective > 0) {
+    const std::vector<int> missing = impl::call_roll(*state_, collective);
+    for (const int rank : missing)
+      silent.insert(describe(rank));
+    note_missing(missing);
+  }
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
-    if (MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0)
+    if (messages_[i].collective == 0 && MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+        done == 0)
       (messages_[i].incoming ? silent : deaf).insert(describe(messages_[i].peer));
   }
   std::string got;
@@ -228,6 +262,8 @@ void MessageSet::give_up(const std::string& what, double seconds) const {
     got = fmt::format("nothing from {}", fmt::join(silent, ", "));
   if (!deaf.empty())
     got += fmt::format("{}not taken by {}", got.empty() ? "" : "; ", fmt::join(deaf, ", "));
+  if (got.empty())
+    got = "all ranks have begun it, and it has no end";
   throw Error(ExitCode::communication,
               {.what = fmt::format("waited {:.1f} s for {}, in vain", seconds, what),
                .where = fmt::format(

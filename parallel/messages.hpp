@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/byte_range.hpp"
 #include "parallel/communicator.hpp"
 
 namespace espalier {
@@ -36,6 +38,7 @@ inline constexpr int clock = 16391;
 inline constexpr int gather_texts = 16392;
 inline constexpr int link_id = 16393;
 inline constexpr int weights = 16394;
+inline constexpr int roll_call = 16395;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 
@@ -65,6 +68,29 @@ class MessageSet {
   /// Messages of no bytes are left out on both sides.
   void send(const void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
   void receive(void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
+
+  // Collectives: every rank of the communicator starts them, in one order. Groups of up to `most_direct_ranks` (see
+  // CommunicationContext), and all where a hook or a device link stands in between, exchange messages directly, and
+  // only there do tags tell collectives apart. Larger groups leave them to the MPI library, which counts as one
+  // message. `ranges`, one for each rank: none is begun for ours.
+
+  /// Range to[r] of `input` goes to rank r, whose message for us lands in range from[r] of `output`.
+  void start_all_to_all(const void* input, std::span<const ByteRange> to, void* output, std::span<const ByteRange> from,
+                        int tag, bool stamped = false);
+  /// `own`, of slices[rank].bytes, goes to all; theirs land in `output`. Ours may be written there, too.
+  void start_all_gather(const void* own, void* output, std::span<const ByteRange> slices, int tag);
+  /// By the library only: where calls_library().
+  void start_broadcast(void* data, std::size_t bytes, int root);
+  void start_barrier();
+  /// Whether the library carries collectives of these ranks.
+  bool calls_library() const;
+
+  /// `owner`, which is copied, holds memory of messages. The library can be kept neither from reading nor from writing
+  /// it: a set that is destroyed before its collectives have ended leaks what it keeps.
+  template <class Owner>
+  void keep(const Owner& owner) {
+    kept_.push_back(std::make_shared<const Owner>(owner));
+  }
 
   /// Advances the messages; true when all are complete, after which the set is empty and can be used again.
   /// @throws Error (ExitCode::communication) on a failed message or one of another length than announced.
@@ -96,6 +122,11 @@ class MessageSet {
     int peer;
     int bytes;
     bool incoming;
+    std::uint64_t collective = 0;  // its number on the communicator, from 1; then the rest says nothing
+  };
+  struct Slices {  // as MPI counts them
+    std::vector<int> counts;
+    std::vector<int> displacements;
   };
   bool are_all_stamped() const;
   std::string describe(int peer) const;
@@ -106,6 +137,11 @@ class MessageSet {
   void enqueue_messages(const std::string& what);
   void post(const void* data, std::size_t bytes, int peer, int tag);
   void expect(void* data, std::size_t bytes, int peer, int tag);
+  MPI_Request& begin_collective(std::size_t bytes);
+  const Slices& slices_in(std::size_t unit, std::span<const ByteRange> ranges, int left_out);
+  void gather_stamps();
+  std::uint64_t pending_collective() const;
+  void note_missing(std::span<const int> ranks) const;
 
   std::shared_ptr<impl::CommunicatorState> state_;
   std::vector<MPI_Request> requests_;
@@ -113,6 +149,9 @@ class MessageSet {
   std::vector<MPI_Status> statuses_;  // kept for its capacity
   std::deque<Stamp> outgoing_stamps_;
   std::deque<Stamp> incoming_stamps_;
+  std::vector<double> gathered_stamps_;  // by rank: when they began the collective
+  std::deque<Slices> slices_;            // of collectives under way
+  std::vector<std::shared_ptr<const void>> kept_;
   bool landed_ = false;  // MPI has them all; the hook may let them arrive later
   double arrives_at_ = 0;
   double sent_at_ = 0;

@@ -40,9 +40,19 @@ void write_to(Position& place, const F& change) {
   writes.store(writes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
+/// Of the communicator, or a free one; nullptr: there is none.
+Position::Collectives* place_of(Position& position, std::uint32_t communicator) {
+  for (const std::uint32_t wanted : {communicator, 0u})
+    for (Position::Collectives& place : position.collectives)
+      if (place.communicator == wanted)
+        return &place;
+  return nullptr;
+}
+
 void write_wait(Position& position, std::string_view what, std::string_view communicator, std::uint64_t sequence,
                 std::span<const int> world_ranks, double seconds) {
   position.waiting = 1;
+  position.waited_for = {};
   position.sequence = sequence;
   position.since = system_seconds() - seconds;
   copy_text(position.waits_for, what);
@@ -126,6 +136,26 @@ void PositionWriter::wait_ends() {
   });
 }
 
+void PositionWriter::collective_begins(std::uint32_t communicator, std::uint64_t number) {
+  write([&](Position& position) {
+    Position::Collectives* const place = place_of(position, communicator);
+    if (place != nullptr)  // else there are more communicators than places
+      *place = {communicator, static_cast<std::uint32_t>(number)};
+  });
+}
+
+void PositionWriter::collective_waits(std::uint32_t communicator, std::uint64_t number) {
+  write([&](Position& position) { position.waited_for = {communicator, static_cast<std::uint32_t>(number)}; });
+}
+
+void PositionWriter::communicator_ends(std::uint32_t communicator) {
+  write([&](Position& position) {
+    for (Position::Collectives& place : position.collectives)
+      if (place.communicator == communicator)
+        place = {};
+  });
+}
+
 void PositionWriter::enter_stream_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
                                        std::span<const int> world_ranks, double seconds) {
   write([&](Position& position) {
@@ -154,6 +184,7 @@ void PositionWriter::show_wait(Position& position) const {
   position.since = stream_waits_ ? stream_wait_.since : system_seconds();
   if (!stream_waits_)
     return;
+  position.waited_for = {};
   position.sequence = stream_wait_.sequence;
   position.waits_for = stream_wait_.waits_for;
   position.communicator = stream_wait_.communicator;

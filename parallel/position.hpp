@@ -18,8 +18,12 @@ namespace espalier {
 /// lie in a mapped file and be read while the rank runs, and after it was killed.
 struct Position {
   static constexpr std::uint32_t magic_number = 0x50505345;  // "ESPP"
-  static constexpr std::uint32_t current_version = 2;
+  static constexpr std::uint32_t current_version = 3;
   static constexpr int max_peers = 8;
+  struct Collectives {
+    std::uint32_t communicator = 0;  ///< CommunicatorState::id; 0: none
+    std::uint32_t begun = 0;
+  };
 
   std::uint32_t magic = magic_number;
   std::uint32_t version = current_version;
@@ -41,9 +45,11 @@ struct Position {
   std::array<char, 64> operation{};
   std::array<char, 112> waits_for{};
   std::array<char, 64> communicator{};
-  double alive = 0;  ///< last write, seconds of the system clock: a rank that waits writes about every second
+  double alive = 0;        ///< last write, seconds of the system clock: a rank that waits writes about every second
+  Collectives waited_for;  ///< the library's collective, by its number on the communicator; names no peers
+  std::array<Collectives, 32> collectives{};  ///< of the communicators that this rank is in: how many have begun
 };
-static_assert(sizeof(Position) <= 512 && std::is_trivially_copyable_v<Position>);
+static_assert(sizeof(Position) <= 1024 && std::is_trivially_copyable_v<Position>);
 
 /// Writes the position of this rank. No allocation, a fraction of a microsecond each; from any thread.
 class PositionWriter : public StepObserver {
@@ -62,6 +68,9 @@ class PositionWriter : public StepObserver {
                    std::span<const int> world_ranks) override;
   void wait_goes_on(std::span<const int> world_ranks) override;
   void wait_ends() override;
+  void collective_begins(std::uint32_t communicator, std::uint64_t number) override;
+  void collective_waits(std::uint32_t communicator, std::uint64_t number) override;
+  void communicator_ends(std::uint32_t communicator) override;
 
   /// A stream of the device has waited for so many seconds: said while the host does not wait itself.
   void enter_stream_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,

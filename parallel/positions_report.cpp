@@ -17,9 +17,19 @@ namespace {
 constexpr double silent_seconds = 2.5;  // behind the others: who waits, and runs, writes about every second
 constexpr double exchange_seconds = 1;  // that ranks may wait for each other at most, while messages are on their way
 
-std::span<const std::int32_t> peers_of(const Position& position) {
-  return std::span(position.peers)
-      .first(static_cast<std::size_t>(std::clamp(position.num_peers, 0, Position::max_peers)));
+/// Whom it waits for: the peers that it names, or, in a collective of the MPI library, who has not begun it.
+std::vector<int> peers_of(const Position& position, std::span<const Position> all) {
+  const auto named =
+      std::span(position.peers).first(static_cast<std::size_t>(std::clamp(position.num_peers, 0, Position::max_peers)));
+  std::vector<int> peers(named.begin(), named.end());
+  if (!peers.empty() || position.waited_for.communicator == 0)
+    return peers;
+  for (const Position& other : all)
+    if (std::any_of(other.collectives.begin(), other.collectives.end(), [&](const Position::Collectives& place) {
+          return place.communicator == position.waited_for.communicator && place.begun < position.waited_for.begun;
+        }))
+      peers.push_back(other.rank);
+  return peers;
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -39,7 +49,7 @@ std::string operation_text(const Position& position) {
   return text;
 }
 
-std::string line_of(const Position& position, double now) {
+std::string line_of(const Position& position, std::span<const Position> all, double now) {
   std::string text = fmt::format("rank {} ({}, process {}): {}", position.rank, position.host.data(), position.pid,
                                  operation_text(position));
   const double seconds = std::max(0.0, now - position.since);
@@ -47,10 +57,10 @@ std::string line_of(const Position& position, double now) {
     return text + ", exited";
   if (position.waiting == 0)
     return text + fmt::format(", busy for {:.1f} s", seconds);
-  const auto peers = peers_of(position);
+  const std::vector<int> peers = peers_of(position, all);
   text += fmt::format(", waits for {}", position.waits_for.data());
   if (!peers.empty())
-    text += " from " + ranks_text({peers.begin(), peers.end()});
+    text += " from " + ranks_text(peers);
   return text + fmt::format(" on communicator {} (after {} messages) for {:.1f} s", position.communicator.data(),
                             position.sequence, seconds);
 }
@@ -75,7 +85,7 @@ class Waits {
       by_rank_[position.rank] = &position;
     for (const auto& [rank, position] : by_rank_)
       if (waits(rank))
-        for (const int peer : peers_of(*position)) {
+        for (const int peer : peers_of(*position, positions)) {
           waited_for_[rank].push_back(peer);
           waiters_[peer].push_back(rank);
         }
@@ -214,7 +224,7 @@ std::string positions_report(std::span<const Position> positions, double now) {
   std::sort(sorted.begin(), sorted.end(), [](const Position* a, const Position* b) { return a->rank < b->rank; });
   std::string report;
   for (const Position* position : sorted)
-    report += line_of(*position, now) + '\n';
+    report += line_of(*position, positions, now) + '\n';
   return report + Waits(positions).verdict() + '\n';
 }
 

@@ -81,6 +81,14 @@ void combine_in_rank_order(const ExecSpace& exec, const FlatTensor<T>& own, cons
   }
 }
 
+std::vector<ByteRange> received_ranges(int rank, int size, std::size_t bytes, std::size_t stride) {
+  std::vector<ByteRange> ranges(static_cast<std::size_t>(size));
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank)
+      ranges[static_cast<std::size_t>(peer)] = {static_cast<std::size_t>(received_slot(peer, rank)) * stride, bytes};
+  return ranges;
+}
+
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
   template void combine_in_rank_order(const ExecSpace&, const FlatTensor<T>&, const FlatTensor<T>&, Index, int, int, \
                                       ReduceOp);

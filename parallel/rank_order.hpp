@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "core/tensor.hpp"
+#include "parallel/byte_range.hpp"
 #include "parallel/mpi_buffer.hpp"
 
 namespace espalier {
@@ -19,5 +23,8 @@ void combine_in_rank_order(const ExecSpace& exec, const FlatTensor<T>& own, cons
 
 /// Position in `received` of the contribution of `peer`.
 constexpr Index received_slot(int peer, int rank) { return peer < rank ? peer : peer - 1; }
+
+/// Where `bytes` of each of `size` ranks come to lie in `received`, `stride` bytes apart.
+std::vector<ByteRange> received_ranges(int rank, int size, std::size_t bytes, std::size_t stride);
 
 }  // namespace espalier

@@ -127,6 +127,14 @@ std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const 
 
 }  // namespace
 
+std::vector<ByteRange> Bucket::byte_slices(Index element_bytes) const {
+  std::vector<ByteRange> slices;
+  for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank)
+    slices.push_back({static_cast<std::size_t>((bounds[rank] - offset) * element_bytes),
+                      static_cast<std::size_t>((bounds[rank + 1] - bounds[rank]) * element_bytes)});
+  return slices;
+}
+
 FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
   return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
 }

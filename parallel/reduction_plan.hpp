@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/flat_sharding.hpp"
+#include "parallel/byte_range.hpp"
 #include "parallel/reduction_groups.hpp"
 
 namespace espalier {
@@ -26,6 +27,8 @@ struct Bucket {
   IndexRange slice(int rank) const {
     return {bounds[static_cast<std::size_t>(rank)], bounds[static_cast<std::size_t>(rank) + 1]};
   }
+  /// The slices of all ranks, of an array of such elements that begins with the bucket.
+  std::vector<ByteRange> byte_slices(Index element_bytes) const;
 };
 
 /// A communicator's buckets are a `buckets`th of what it sums, within the limits: small ones start early and leave

@@ -69,6 +69,14 @@ void require_threads(const Communicator& world, int argc, char** argv) {
   attempt_together(world, ExitCode::usage, [&] { require_whole_team(wanted, process_environment); });
 }
 
+/// For tests of the library's collectives on few ranks, and to measure where they begin to pay.
+std::shared_ptr<CommunicationContext> make_context() {
+  auto context = std::make_shared<CommunicationContext>();
+  if (const char* const ranks = std::getenv("ESPALIER_MOST_DIRECT_RANKS"))
+    context->most_direct_ranks = std::max(1, std::atoi(ranks));
+  return context;
+}
+
 /// How tensors go from rank to rank, in the whole job.
 void use_transport(const Communicator& world, int ranks_per_device) {
   CommunicationContext& context = *world.state()->context;
@@ -124,7 +132,7 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
                    .todo = "use an MPI built with thread support"});
   }
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  world_.emplace(MPI_COMM_WORLD, "world", std::make_shared<CommunicationContext>());
+  world_.emplace(MPI_COMM_WORLD, "world", make_context());
   failures_.emplace(world_->duplicate("failures"));
 }
 

@@ -56,6 +56,12 @@ class StepObserver {
   virtual void wait_goes_on(std::span<const int> /* world_ranks */) {}
   virtual void wait_ends() {}
 
+  /// Of a communicator of this rank the library's collective `number` begins, from 1; 0: there may be some later.
+  virtual void collective_begins(std::uint32_t /* communicator */, std::uint64_t /* number */) {}
+  /// The wait that has begun is for this collective.
+  virtual void collective_waits(std::uint32_t /* communicator */, std::uint64_t /* number */) {}
+  virtual void communicator_ends(std::uint32_t /* communicator */) {}
+
   /// What happens between these two belongs to no step.
   virtual void evaluation_begins() {}
   virtual void evaluation_ends() {}
@@ -86,6 +92,13 @@ class StepObservers final : public StepObserver {
   }
   void wait_goes_on(std::span<const int> world_ranks) override { tell(&StepObserver::wait_goes_on, world_ranks); }
   void wait_ends() override { tell(&StepObserver::wait_ends); }
+  void collective_begins(std::uint32_t communicator, std::uint64_t number) override {
+    tell(&StepObserver::collective_begins, communicator, number);
+  }
+  void collective_waits(std::uint32_t communicator, std::uint64_t number) override {
+    tell(&StepObserver::collective_waits, communicator, number);
+  }
+  void communicator_ends(std::uint32_t communicator) override { tell(&StepObserver::communicator_ends, communicator); }
   void evaluation_begins() override { tell(&StepObserver::evaluation_begins); }
   void evaluation_ends() override { tell(&StepObserver::evaluation_ends); }
 

@@ -37,8 +37,10 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
   units_ = MpiBuffer<T>(groups_.front().communicator, weights_.buffers());
   buffers_.resize(static_cast<std::size_t>(weights_.num_buffers()));
   for (Buffer& buffer : buffers_)
-    for (const Group& group : groups_)
+    for (const Group& group : groups_) {
       buffer.messages.emplace_back(group.communicator, group.communicator.device_link(), group.exec);
+      buffer.messages.back().keep(std::pair(held_, units_));
+    }
 }
 
 template <class T>
@@ -94,27 +96,18 @@ void WeightGatherer<T>::start(int unit) {
   for (const Group& group : groups_)
     order_after(group.exec, exec_);
   units_.vacate(exec_);
-  const auto bytes = [](const IndexRange& range) { return static_cast<std::size_t>(range.size()) * sizeof(T); };
   for_each_bucket(unit, [&](std::size_t g, const Bucket& bucket) {
     const Communicator& peers = groups_[g].communicator;
-    const int rank = peers.rank();
-    const int size = peers.size();
-    const IndexRange own = bucket.slice(rank);
-    MessageSet& messages = buffer.messages[g];
-    for (int step = 1; step < size; ++step) {
-      const int peer = (rank - step + size) % size;
-      const IndexRange theirs = bucket.slice(peer);
-      if (theirs.size() > 0)
-        messages.receive(units_.data() + weights_.buffer_place(theirs.begin), bytes(theirs), peer, tags::weights);
+    const IndexRange own = bucket.slice(peers.rank());
+    Index place = 0;
+    if (own.size() > 0) {
+      place = weights_.place(own.begin);
+      const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
+      Kokkos::deep_copy(groups_[g].exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
+      held_.load(groups_[g].exec, place, own.size());
     }
-    if (own.size() == 0)
-      return;
-    const Index place = weights_.place(own.begin);
-    const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
-    Kokkos::deep_copy(groups_[g].exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
-    held_.load(groups_[g].exec, place, own.size());
-    for (int step = 1; step < size; ++step)
-      messages.send(held_.data() + place, bytes(own), (rank + step) % size, tags::weights);
+    buffer.messages[g].start_all_gather(held_.data() + place, units_.data() + weights_.buffer_place(bucket.offset),
+                                        bucket.byte_slices(static_cast<Index>(sizeof(T))), tags::weights);
   });
   for (MessageSet& messages : buffer.messages)
     static_cast<void>(messages.test());  // enqueues what a device link carries
