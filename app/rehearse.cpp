@@ -197,7 +197,10 @@ Efficiency efficiency_of(const RehearsedLayout& layout, const RehearsedLayout& f
 std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
 void require_rehearsable(const PlanProblem& problem, const Layout& layout) {
-  if (const std::string reason = why_not_runnable(problem.model.num_layers, layout); !reason.empty())
+  std::string reason = why_not_runnable(problem.model.num_layers, layout);
+  if (reason.empty() && layout.shard_over == ShardOver::node)
+    reason = "a rehearsal has one replica a node, none to share a copy (shard_over = node)";
+  if (!reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
                                   .where = layout.text(),
                                   .got = reason,

@@ -44,7 +44,9 @@ struct Layout {
 
   int num_devices() const { return tensor * context * data * pipeline; }
   Index num_microbatches() const { return global_batch / (micro_batch * data); }  ///< of a replica. @pre data is known
-  int num_parts() const { return pipeline * virtual_stages; }                     ///< of the model, in its order
+  /// Replicas over which ZeRO shards.
+  int shards() const { return zero_stage == 0 ? 1 : shard_replicas > 0 ? shard_replicas : data; }
+  int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
   Recompute recompute_of(int stage) const;
 
   /// The part of the model that chunk c of stage s is: c p + s; of zero_bubble_v the second chunks go the way back, so

@@ -203,6 +203,23 @@ GroupRanks MeshLayout::group_ranks(int rank) const {
   return ranks;
 }
 
+int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node) {
+  int stride = 1;  // from a replica to the next
+  for (const Axis axis : mesh.order) {
+    if (axis == Axis::dp)
+      break;
+    stride *= mesh.degree(axis);
+  }
+  const int data = mesh.degree(Axis::dp);
+  const int all = stride * data;
+  if (data == 1 || stride >= ranks_per_node)
+    return 1;
+  if (mesh.size() <= ranks_per_node)
+    return data;
+  const bool are_whole = ranks_per_node % stride == 0 && (ranks_per_node % all == 0 || all % ranks_per_node == 0);
+  return are_whole ? std::min(ranks_per_node / stride, data) : 0;
+}
+
 std::string MeshLayout::text() const {
   return fmt::format("tensor {} x data {} x pipeline {}", degrees[Axis::tp], degrees[Axis::dp], degrees[Axis::pp]);
 }

@@ -75,6 +75,9 @@ struct MeshLayout {
   std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
 };
 
+/// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
+int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
+
 /// The layout of a world; data = 0 takes what is left.
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
 MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);

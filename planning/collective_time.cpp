@@ -42,16 +42,53 @@ Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
 
 }  // namespace
 
-AxisPlacement data_axis(const Layout& layout) {
-  // Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
-  // the tensor ranks; replicas follow them, or follow the stages.
-  const int size = layout.data * layout.context;
+namespace {
+
+// Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
+// the tensor ranks; replicas follow them, or follow the stages.
+AxisPlacement replicas_axis(const Layout& layout, int replicas) {
+  const int size = replicas * layout.context;
   if (layout.data_inside_pipeline())
     return {.size = size, .stride = layout.tensor};
   return {.size = size,
           .stride = layout.tensor,
           .run = layout.context,
           .run_stride = layout.tensor * layout.context * layout.pipeline};
+}
+
+// The mesh of the ranks as they lie on the machine.
+MeshLayout mesh_of(const Layout& layout) {
+  return {.degrees = {{layout.tensor * layout.context, layout.data, layout.pipeline}}, .order = layout.order};
+}
+
+}  // namespace
+
+AxisPlacement data_axis(const Layout& layout) { return replicas_axis(layout, layout.data); }
+
+AxisPlacement shard_axis(const Layout& layout) {
+  return replicas_axis(layout, layout.zero_stage > 0 ? layout.shards() : layout.data);
+}
+
+AxisPlacement copy_axis(const Layout& layout) {
+  const int replicas = layout.shards();
+  const int from_replica = layout.tensor * layout.context * (layout.data_inside_pipeline() ? 1 : layout.pipeline);
+  return {.size = layout.zero_stage > 0 ? layout.data / replicas : 1, .stride = from_replica * replicas};
+}
+
+Layout with_shards(Layout layout, const Cluster& cluster) {
+  layout.shard_replicas = 0;
+  if (layout.shard_over == ShardOver::all || layout.zero_stage == 0)
+    return layout;
+  const int replicas = replicas_of_a_node(mesh_of(layout), cluster.devices_per_node);
+  if (replicas == 1)
+    layout.zero_stage = 0;
+  layout.shard_replicas = replicas == layout.data ? 0 : replicas;
+  return layout;
+}
+
+bool has_odd_nodes(const Layout& layout, const Cluster& cluster) {
+  return layout.shard_over == ShardOver::node && layout.zero_stage > 0 &&
+         replicas_of_a_node(mesh_of(layout), cluster.devices_per_node) == 0;
 }
 
 AxisPlacement pipeline_axis(const Layout& layout) {

@@ -26,8 +26,16 @@ struct AxisPlacement {
 /// The groups of a layout's ranks.
 inline AxisPlacement tensor_axis(const Layout& layout) { return {layout.tensor, 1}; }
 inline AxisPlacement context_axis(const Layout& layout) { return {layout.context, layout.tensor}; }
-AxisPlacement data_axis(const Layout& layout);  ///< replicas of a shard: data x context
+AxisPlacement data_axis(const Layout& layout);   ///< replicas of a shard: data x context
+AxisPlacement shard_axis(const Layout& layout);  ///< of them those that share one copy of what ZeRO shards
+AxisPlacement copy_axis(const Layout& layout);   ///< those that hold one shard in all copies
 AxisPlacement pipeline_axis(const Layout& layout);
+
+/// The layout with Layout::shard_replicas as this cluster's nodes give it; where each replica is alone on its node,
+/// without ZeRO.
+Layout with_shards(Layout layout, const Cluster& cluster);
+/// Whether nodes hold unlike numbers of its replicas, and it would share a copy among those of a node.
+bool has_odd_nodes(const Layout& layout, const Cluster& cluster);
 
 /// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.
 /// Ring: all_reduce moves 2 (n - 1) / n of it through each device, the others (n - 1) / n [nccl-tests, PERFORMANCE.md];

@@ -9,6 +9,7 @@
 
 #include "core/nearest_multiples.hpp"
 #include "io/units.hpp"
+#include "planning/collective_time.hpp"
 
 namespace espalier {
 namespace {
@@ -82,6 +83,9 @@ std::string why_impossible(const PlanProblem& problem, const Layout& layout) {
     return fmt::format("micro-batch {} x data {} does not divide the global batch of {}{}", layout.micro_batch,
                        layout.data, layout.global_batch,
                        nearest_text(nearest_multiples(layout.global_batch, layout.micro_batch * layout.data)));
+  if (has_odd_nodes(layout, problem.cluster))
+    return fmt::format("shard_over node: nodes of {} devices hold unlike numbers of the {} replicas",
+                       problem.cluster.devices_per_node, layout.data);
   if (layout.sequence_parallel && !divides_sequence(layout.tensor))
     return fmt::format("tensor {} does not divide the sequence of {} tokens{}", layout.tensor, problem.sequence_length,
                        nearest_tensor_text(problem, layout));

@@ -84,11 +84,12 @@ class StageMemory {
         layout_(layout),
         implementation_(implementation),
         replicas_(layout.data * layout.context),
+        shards_(layout.zero_stage > 0 ? layout.shards() * layout.context : replicas_),
         rows_(to_double(layout.micro_batch) * to_double(sequence_length) / layout.context),
         stream_(activation_bytes(layout.precision) * rows_ * to_double(model.hidden_size) /
                 (layout.sequence_parallel ? layout.tensor : 1)),
         whole_(state_bytes(layout.precision, implementation)),
-        each_(sharded_state_bytes(whole_, layout.zero_stage, replicas_)),
+        each_(sharded_state_bytes(whole_, layout.zero_stage, shards_)),
         attention_workspace_(attention_workspace_on_rank(model, layout, implementation, sequence_length)),
         shape_(block_shape(model, layout, sequence_length)),
         block_(block_memory(shape_, layout.recompute, activation_type(layout.precision))),
@@ -160,7 +161,8 @@ class StageMemory {
         whole * whole_.gradients + (elements.all - whole) * each_.gradients + elements.all * copied +
             (shards_layers() ? gathered_layers * elements.largest * whole_.gradients : 0));
     // Both stages of a tied table share its optimizer, where replicas share at all.
-    const bool shares = implementation_.arenas_of_train && layout_.zero_stage > 0 && layout_.data > 1;
+    const bool shares =
+        implementation_.arenas_of_train && layout_.zero_stage > 0 && layout_.data > 1 && layout_.shard_replicas == 0;
     const double others = shares ? elements.table / 2 : 0;
     add(memory, Category::optimizer, (elements.all - others + elements.again) * each_.optimizer);
   }
@@ -173,11 +175,15 @@ class StageMemory {
       add(memory, Category::workspace, elements.largest * whole_.gradients);
     if (scatters_at_once && layout_.zero_stage == 3)
       add(memory, Category::communication, gathered_layers * elements.largest * whole_.weights);
-    else if (implementation_.arenas_of_train)
+    else if (implementation_.arenas_of_train) {
+      const double ends = layout_.shard_replicas > 0 ? 1 : 2;  // of a tied pipeline, within a copy
+      const double copies = replicas_ / shards_;
+      const double table = elements.table * whole_.gradients;
+      const double others = (elements.all - elements.table) * whole_.gradients;
       add(memory, Category::communication,
-          staged_bytes(elements.table * whole_.gradients, 2 * replicas_) +
-              staged_bytes((elements.all - elements.table) * whole_.gradients, replicas_));
-    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction)) {
+          staged_bytes(table, ends * shards_) + staged_bytes(others, shards_) +
+              (copies > 1 ? (staged_bytes(table, 2 * copies) + staged_bytes(others, copies)) / shards_ : 0));
+    } else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction)) {
       const double bucket = implementation_.reduces_all ? deepspeed_bucket_elements : bucket_elements;
       add(memory, Category::communication, 2 * std::min(elements.all, bucket) * whole_.gradients);
     }
@@ -270,7 +276,8 @@ class StageMemory {
   const ModelConfig& model_;
   const Layout& layout_;
   const Implementation& implementation_;
-  double replicas_;  // ranks with the same shard
+  double replicas_;  // ranks whose gradients are summed
+  double shards_;    // of them those that share one copy of what ZeRO shards
   double rows_;      // of a micro-batch on a rank
   double stream_;    // bytes of one (rows, C) of the residual stream on a rank
   StateBytes whole_;

@@ -22,9 +22,9 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string>& layout_keys() {
-  static const std::vector<std::string> keys{
-      "data",      "tensor", "context",           "pipeline", "virtual_stages", "micro_batch",
-      "recompute", "zero",   "sequence_parallel", "schedule", "precision",      "order"};
+  static const std::vector<std::string> keys{"data",        "tensor",    "context", "pipeline",   "virtual_stages",
+                                             "micro_batch", "recompute", "zero",    "shard_over", "sequence_parallel",
+                                             "schedule",    "precision", "order"};
   return keys;
 }
 
@@ -79,6 +79,12 @@ AxisOrder order_named(const Item& item) {
   return data ? data_first_order : pipeline_first_order;
 }
 
+ShardOver shard_over_named(const Item& item) {
+  if (item.value != "all" && item.value != "node")
+    throw_bad_value(item, "all or node");
+  return item.value == "all" ? ShardOver::all : ShardOver::node;
+}
+
 [[noreturn]] void throw_unknown_key(const Item& item) {
   const std::string nearest = nearest_word(item.key, layout_keys());
   throw Error(ExitCode::usage, {.what = fmt::format("{}: unknown key", item.option),
@@ -106,6 +112,8 @@ void set(Layout& layout, const Item& item) {
     layout.micro_batch = number(item, 1, most);
   else if (key == "zero")
     layout.zero_stage = number(item, 0, 3);
+  else if (key == "shard_over")
+    layout.shard_over = shard_over_named(item);
   else if (key == "sequence_parallel")
     layout.sequence_parallel = truth(item);
   else if (key == "recompute") {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_option.hpp"
 #include "planning/runnable.hpp"
@@ -45,8 +46,19 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
   return counts;
 }
 
+// One copy of what ZeRO shards; and one on each node, where that is another layout.
+void append_shards(std::vector<Layout>& layouts, const PlanProblem& problem, const LayoutSpace& space, Layout layout) {
+  for (const ShardOver over : fixed_or(space.shard_over, std::vector{ShardOver::all, ShardOver::node})) {
+    layout.shard_over = over;
+    const Layout shared = with_shards(layout, problem.cluster);
+    const bool is_another = shared.shard_replicas > 1 && !has_odd_nodes(layout, problem.cluster);
+    if (over == ShardOver::all || space.shard_over || is_another)
+      layouts.push_back(shared);
+  }
+}
+
 // The open choices that cost nothing to combine, for one mesh of ranks.
-void append_choices(std::vector<Layout>& layouts, const LayoutSpace& space, Layout mesh) {
+void append_choices(std::vector<Layout>& layouts, const PlanProblem& problem, const LayoutSpace& space, Layout mesh) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
   const int replicas = mesh.data * mesh.context;
   const std::vector<int> stages =
@@ -63,7 +75,7 @@ void append_choices(std::vector<Layout>& layouts, const LayoutSpace& space, Layo
           mesh.recompute = mode;
           mesh.zero_stage = zero;
           mesh.sequence_parallel = parallel;
-          layouts.push_back(mesh);
+          append_shards(layouts, problem, space, mesh);
         }
 }
 
@@ -91,7 +103,7 @@ void append_microbatches(std::vector<Layout>& layouts, const PlanProblem& proble
         for (const AxisOrder& order : orders) {
           mesh.schedule = schedule;
           mesh.order = order;
-          append_choices(layouts, space, mesh);
+          append_choices(layouts, problem, space, mesh);
         }
     }
 }

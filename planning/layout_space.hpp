@@ -23,6 +23,7 @@ struct LayoutSpace {
   std::optional<Index> micro_batch = {};
   std::optional<Recompute> recompute = {};
   std::optional<int> zero_stage = {};
+  std::optional<ShardOver> shard_over = {};
   std::optional<bool> sequence_parallel = {};
   std::optional<ScheduleKind> schedule = {};
   std::optional<AxisOrder> order = {};
@@ -45,6 +46,7 @@ void each_choice(const Visit& visit) {
   visit("micro_batch", &LayoutSpace::micro_batch, &Layout::micro_batch);
   visit("recompute", &LayoutSpace::recompute, &Layout::recompute);
   visit("zero", &LayoutSpace::zero_stage, &Layout::zero_stage);
+  visit("shard_over", &LayoutSpace::shard_over, &Layout::shard_over);
   visit("sequence_parallel", &LayoutSpace::sequence_parallel, &Layout::sequence_parallel);
   visit("schedule", &LayoutSpace::schedule, &Layout::schedule);
   visit("order", &LayoutSpace::order, &Layout::order);

@@ -50,7 +50,7 @@ class Memo : MemoText {
  private:
   void memory() {
     say("## How it fits in memory\n\n");
-    const int replicas = layout_.data * layout_.context;
+    const int replicas = layout_.shards() * layout_.context;
     if (layout_.zero_stage > 0 && replicas > 1)
       say("ZeRO-{} shares {} among {} ranks with the same shard.\n\n", layout_.zero_stage,
           layout_.zero_stage == 1   ? "the optimizer"

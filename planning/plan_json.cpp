@@ -26,6 +26,7 @@ Json layout_json(const Layout& layout) {
           {"global_batch", layout.global_batch},
           {"recompute", to_string(layout.recompute)},
           {"zero_stage", layout.zero_stage},
+          {"shard_over", to_string(layout.shard_over)},
           {"sequence_parallel", layout.sequence_parallel},
           {"order", to_string(layout.order)},
           {"precision", to_string(layout.precision)}};

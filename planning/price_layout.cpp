@@ -46,7 +46,7 @@ class Pricer {
  public:
   Pricer(const PlanProblem& problem, const Layout& layout)
       : problem_(problem),
-        layout_(layout),
+        layout_(with_shards(layout, problem.cluster)),
         states_(state_bytes(layout.precision, problem.implementation)),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
@@ -148,7 +148,7 @@ class Pricer {
     const double each = sharded_elements(chunk) / count;
     const auto seconds = [&](Collective kind, double bytes) {
       return count *
-             collective_seconds(cluster(), kind, data_axis(layout_), bytes * each, problem_.implementation.one_ring);
+             collective_seconds(cluster(), kind, shard_axis(layout_), bytes * each, problem_.implementation.one_ring);
     };
     double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
     const double scatter = seconds(Collective::reduce_scatter, states_.gradients);
@@ -252,7 +252,7 @@ class Pricer {
       whole = mine - sharded;
     }
     const double replicas = layout_.data * layout_.context;
-    const double own = layout_.zero_stage > 0 ? most / replicas : most;
+    const double own = layout_.zero_stage > 0 ? most / (layout_.shards() * layout_.context) : most;
     result[Phase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
@@ -265,7 +265,7 @@ class Pricer {
     }
     if (replicas <= 1)
       return result;
-    const AxisPlacement axis = data_axis(layout_);
+    const AxisPlacement axis = shard_axis(layout_);
     double reduce = 0;  // once a step
     double gather = 0;
     if (layout_.zero_stage == 0)
@@ -274,6 +274,8 @@ class Pricer {
       reduce = collective_seconds(
           cluster(), problem_.implementation.reduces_all ? Collective::all_reduce : Collective::reduce_scatter, axis,
           whole * states_.gradients);
+    // Copies of the shards are summed after the last micro-batch.
+    reduce += collective_seconds(cluster(), Collective::all_reduce, copy_axis(layout_), own * states_.gradients);
     if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, held * states_.weights);
     const double microbatches = to_double(layout_.num_microbatches());
@@ -321,7 +323,7 @@ class Pricer {
   }
 
   const PlanProblem& problem_;
-  const Layout& layout_;
+  Layout layout_;
   StateBytes states_;
   Parts parts_;
   std::vector<std::vector<ChunkParts>> stages_;

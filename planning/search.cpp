@@ -286,9 +286,9 @@ bool follows(const Layout& layout, const Layout& idea) {
 }  // namespace
 
 int complexity(const Layout& layout) {
-  return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
-         (layout.virtual_stages - 1) + (layout.schedule == ScheduleKind::zero_bubble ? 1 : 0) +
-         (layout.data_inside_pipeline() ? 0 : 1);
+  return layout.zero_stage + (layout.shard_replicas > 0 ? 1 : 0) + (layout.sequence_parallel ? 1 : 0) +
+         (layout.recompute != Recompute::none ? 1 : 0) + (layout.virtual_stages - 1) +
+         (layout.schedule == ScheduleKind::zero_bubble ? 1 : 0) + (layout.data_inside_pipeline() ? 0 : 1);
 }
 
 std::string impossible_text(const PlanProblem& problem, const Layout& layout) {

@@ -38,37 +38,6 @@ void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
   config.ranks_per_node = most;
 }
 
-int replicas_of_a_node(const MeshLayout& mesh, Index ranks_per_node) {
-  const int data = mesh.degree(Axis::dp);
-  int replicas = 0;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    PerAxis place = mesh.coordinates(rank);
-    const Index node = rank / ranks_per_node;
-    const int replica = place[Axis::dp];
-    const auto node_of = [&](int other) {
-      place[Axis::dp] = other;
-      return mesh.rank_at(place) / ranks_per_node;
-    };
-    if (replica > 0 && node_of(replica - 1) == node)
-      continue;  // not the first of its node
-    int end = replica;
-    while (end < data && node_of(end) == node)
-      ++end;
-    if (replicas == 0)
-      replicas = end - replica;
-    const int others = end - replica != replicas ? end - replica : data % replicas;  // on another node
-    if (others != 0)
-      throw Error(ExitCode::usage,
-                  {.what = "nodes hold unlike numbers of replicas",
-                   .where = setting,
-                   .got = fmt::format("{} on nodes of {} ranks: {} replicas of a stage on one node, {} on another",
-                                      mesh.text(), ranks_per_node, replicas, others),
-                   .wanted = "as many replicas of each stage on every node",
-                   .todo = "change the layout or the ranks of a node, or set parallel.shard_over = \"all\""});
-  }
-  return replicas;
-}
-
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {
   if (config.layout.shard_over == ShardOver::all || config.layout.zero_stage == 0 || mesh.degree(Axis::dp) == 1)
     return 0;
@@ -79,7 +48,14 @@ int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {
                                   .got = fmt::format("{} ranks", mesh.size()),
                                   .wanted = "the number of ranks on each node",
                                   .todo = "espalier train CONFIG --dry-run --ranks N --ranks-per-node M"});
-  const int replicas = replicas_of_a_node(mesh, ranks_per_node);
+  const int replicas = replicas_of_a_node(mesh, static_cast<int>(ranks_per_node));
+  if (replicas == 0)
+    throw Error(ExitCode::usage,
+                {.what = "nodes hold unlike numbers of replicas",
+                 .where = setting,
+                 .got = fmt::format("{} on nodes of {} ranks", mesh.text(), ranks_per_node),
+                 .wanted = "as many replicas of each stage on every node",
+                 .todo = "change the layout or the ranks of a node, or set parallel.shard_over = \"all\""});
   return replicas == mesh.degree(Axis::dp) ? 0 : replicas;
 }
 

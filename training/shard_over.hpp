@@ -13,12 +13,9 @@ namespace espalier {
 /// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 
-/// Consecutive replicas that lie on one node; pure.
-/// @throws Error (ExitCode::usage) where nodes have unlike numbers of them
-int replicas_of_a_node(const MeshLayout& mesh, Index ranks_per_node);
-
 /// Layout::shard_replicas of the config on this mesh; 0: all replicas share one copy.
-/// @throws Error (ExitCode::usage) where it takes the ranks of a node to know, which nobody has said
+/// @throws Error (ExitCode::usage) where nobody has said how many ranks a node has, or nodes have unlike numbers of
+/// replicas
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
 
 }  // namespace espalier

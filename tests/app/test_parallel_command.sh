@@ -125,7 +125,7 @@ input() {
   exits 2 "${sharded[@]}" --ranks 8
   says "nobody says how many ranks a node has" "--ranks-per-node M"
   exits 2 "${sharded[@]}" --ranks 8 --ranks-per-node 3
-  says "nodes hold unlike numbers of replicas" "3 replicas of a stage on one node, 2 on another"
+  says "nodes hold unlike numbers of replicas" "on nodes of 3 ranks"
   exits 2 "$espalier" train tiny.toml --ranks-per-node 2
   says "belongs to --dry-run"
   exits 0 "$mpiexec" -n 2 "$espalier" train tiny.toml run.directory=node run.steps=1 parallel.zero_stage=3 parallel.shard_over=node

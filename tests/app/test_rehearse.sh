@@ -52,6 +52,7 @@ off_by_less 15
 
 # Refused.
 expect 2 "no context parallelism" "${plan[@]}" --batch 16 --layout data=4,context=2 --rehearse refused
+expect 2 "shard_over = node" "${plan[@]}" --batch 16 --layout data=8,zero=3,shard_over=node --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 128 --scale 2,128 --rehearse refused
 expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .

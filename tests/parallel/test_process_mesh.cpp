@@ -118,6 +118,36 @@ TEST(MeshLayout, ReductionRanksUpTo4096) {
   }
 }
 
+// Against a walk along the replicas of every rank; 0 where any two nodes differ.
+int replicas_by_walking(const MeshLayout& mesh, int ranks_per_node) {
+  const int data = mesh.degree(Axis::dp);
+  int replicas = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const std::vector<int> group = mesh.group(rank, Axis::dp);
+    const auto here = [&](int other) { return other / ranks_per_node == rank / ranks_per_node; };
+    const auto on_node = static_cast<int>(std::count_if(group.begin(), group.end(), here));
+    if ((replicas > 0 && on_node != replicas) || data % on_node != 0)
+      return 0;
+    replicas = on_node;
+  }
+  return replicas;
+}
+
+TEST(MeshLayout, ReplicasOfANode) {
+  int num_regular = 0;
+  for (const int world_size : {1, 6, 8, 12, 24, 36, 48})
+    for (const MeshLayout& fitting : layouts_by_distance(world_size, {{1, 1, 1}}))
+      for (const AxisOrder& order : {fitting.order, pipeline_first_order, reversed})
+        for (const int ranks_per_node : {1, 2, 3, 4, 6, 8, 12, 16, 48, 64}) {
+          const MeshLayout mesh{.degrees = fitting.degrees, .order = order};
+          const int wanted = replicas_by_walking(mesh, ranks_per_node);
+          num_regular += wanted > 0 ? 1 : 0;
+          ASSERT_EQ(replicas_of_a_node(mesh, ranks_per_node), wanted)
+              << mesh.text() << ", " << to_string(order) << ", nodes of " << ranks_per_node;
+        }
+  EXPECT_GT(num_regular, 1000);
+}
+
 // Several copies of what is sharded: every rank of the sum is in one place of its copy, and holds that shard of it.
 TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
   for (const int world_size : {4, 6, 8, 24, 96})

@@ -200,11 +200,15 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
 void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch,
                             Index sequence_length = 0) {
   SCOPED_TRACE(model + " " + text);
-  const Layout layout = layout_of(text.c_str(), global_batch);
+  // "...,shard_over=node": of four replicas on a node.
+  Cluster cluster = cluster_preset("a100-80");
+  cluster.devices_per_node = 4 * layout_of(text.c_str(), global_batch).tensor;
+  const Layout layout = with_shards(layout_of(text.c_str(), global_batch), cluster);
   ModelConfig shape = model_preset(model);
   if (sequence_length > 0)
     shape.max_sequence_length = sequence_length;
-  const RunConfig config = config_of_layout(shape, layout);
+  RunConfig config = config_of_layout(shape, layout);
+  config.ranks_per_node = cluster.devices_per_node;
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
   Implementation implementation = espalier_implementation(exec_is_host);
   implementation.cudnn_attention = false;  // what it wants only cuDNN knows, where there is a GPU
@@ -242,6 +246,10 @@ TEST(LayoutMemory, agrees_for_every_family) {
   for (const char* const zero : {"zero=2", "zero=3"})
     for (const char* const layout : {"data=4", "data=8,pipeline=2", "data=4,tensor=2,sequence_parallel=1"})
       expect_memory_of_train("llama-3.2-1b", fmt::format("{},{},recompute=full,micro_batch=1", layout, zero), 32, 1024);
+  for (const char* const zero : {"zero=1", "zero=2", "zero=3"})
+    for (const char* const layout : {"data=8", "data=8,pipeline=2", "data=8,tensor=2,sequence_parallel=1"})
+      expect_memory_of_train("llama-3.2-1b",
+                             fmt::format("{},{},shard_over=node,recompute=full,micro_batch=1", layout, zero), 32, 1024);
   for (const char* const model : {"llama-3.2-1b", "mistral-7b", "qwen3-0.6b"})
     expect_memory_of_train(model, "data=2,tensor=4,sequence_parallel=1,zero=1,micro_batch=4", 32, 1024);
   expect_memory_of_train("llama3-70b", "data=2,tensor=16,pipeline=4,recompute=full,micro_batch=1", 32, 4096);

@@ -112,4 +112,29 @@ TEST(TrafficPrice, a_gather_is_waited_for) {
   EXPECT_LT(price[Phase::data_comm], price.gather_seconds + 0.5 * reduce);
 }
 
+// Hybrid sharding: weights stay within the node, and shards of gradients alone travel between nodes.
+TEST(TrafficPrice, copies_of_shards_are_summed_between_nodes) {
+  PlanProblem problem = without_latencies();
+  problem.cluster.num_nodes = 4;
+  problem.cluster.devices_per_node = 4;
+  problem.cluster.network.bandwidth = bandwidth / 8;
+  for (const int zero : {1, 3}) {
+    const Layout layout =
+        with_shards(layout_of(fmt::format("data=16,zero={},shard_over=node", zero).c_str(), 16), problem.cluster);
+    EXPECT_EQ(layout.shard_replicas, 4);
+    RunConfig config = config_of_layout(problem.model, layout);
+    config.ranks_per_node = 4;
+    const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 16), 0);
+    const ReductionTraffic& bytes = traffic.at(GroupKey{});
+    const double within = static_cast<double>(bytes.reduce_bytes + bytes.gather_bytes) / bandwidth;
+    const double between = static_cast<double>(bytes.copies_bytes) / problem.cluster.network.bandwidth;
+    const LayoutPrice price = price_layout(problem, layout);
+    EXPECT_NEAR(price.reduction_seconds, within + between, 0.02 * (within + between)) << "ZeRO-" << zero;
+  }
+  // Weights that are gathered again and again have most of it.
+  const Layout all = layout_of("data=16,zero=3", 64);
+  const Layout node = layout_of("data=16,zero=3,shard_over=node", 64);
+  EXPECT_GT(price_layout(problem, all).reduction_seconds, 1.5 * price_layout(problem, node).reduction_seconds);
+}
+
 }  // namespace
