@@ -29,7 +29,7 @@ double percent(Index part, Index whole) { return 100 * static_cast<double>(part)
 
 void print_file(const std::string& name, const ConversationFileSummary& file, Index sequence_length) {
   print_answer("{}: {}, {}, {:.3g} % of them in answers\n", name, counted(file.num_conversations, "conversation"),
-               counted(file.num_tokens, "token"), percent(file.num_counted, file.num_tokens));
+               counted(file.num_tokens, "token"), percent(file.num_targets, file.num_tokens));
   if (sequence_length == 0)
     return;
   print_answer("{}: {} of {}, {:.4g} % full; {} cut, {} left out, because the answer would begin behind the row\n",

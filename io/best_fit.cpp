@@ -19,25 +19,25 @@ std::vector<std::vector<Index>> best_fit_rows(std::span<const Index> lengths, In
   std::ranges::stable_sort(order, std::ranges::greater(), length_of);
 
   std::vector<std::vector<Index>> rows;
-  std::map<Index, std::vector<std::size_t>> by_room;  // rows by the tokens that they have room for
+  std::map<Index, std::vector<std::size_t>> by_free_tokens;  // rows by how many tokens they have free
   for (const Index document : order) {
     const Index length = length_of(document);
     ESPALIER_ASSERT(length > 0 && length <= capacity, fmt::format("{} tokens fit no row of {}", length, capacity));
-    const auto best = by_room.lower_bound(length);
+    const auto best = by_free_tokens.lower_bound(length);
     std::size_t row = rows.size();
-    Index room = capacity;
-    if (best == by_room.end()) {
+    Index free_tokens = capacity;
+    if (best == by_free_tokens.end()) {
       rows.emplace_back();
     } else {
-      room = best->first;
+      free_tokens = best->first;
       row = best->second.back();
       best->second.pop_back();
       if (best->second.empty())
-        by_room.erase(best);
+        by_free_tokens.erase(best);
     }
     rows[row].push_back(document);
-    if (room > length)
-      by_room[room - length].push_back(row);
+    if (free_tokens > length)
+      by_free_tokens[free_tokens - length].push_back(row);
   }
   return rows;
 }

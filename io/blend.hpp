@@ -24,7 +24,7 @@ class Blend {
 
   struct Draw {
     std::size_t set = 0;
-    Index number = 0;  ///< so many samples of the set were drawn before
+    Index index_in_set = 0;  ///< how many samples of the set were drawn before
   };
   Draw at(Index sample) const;
 

@@ -22,11 +22,11 @@ ConversationFile::ConversationFile(const Path& path, const Tokenizer& tokenizer,
       aside_(followed(path).parent_path()) {}
 
 void ConversationFile::add(ConversationTokens conversation) {
-  auto& [tokens, counts] = conversation;
+  auto& [tokens, loss_mask] = conversation;
   if (sequence_length_ > 0 && std::ssize(tokens) > sequence_length_) {
     tokens.resize(static_cast<std::size_t>(sequence_length_));
-    counts.resize(tokens.size());
-    if (std::ranges::count(counts, 1) == 0) {
+    loss_mask.resize(tokens.size());
+    if (std::ranges::count(loss_mask, 1) == 0) {
       ++summary_.num_left_out;
       return;
     }
@@ -35,12 +35,12 @@ void ConversationFile::add(ConversationTokens conversation) {
   if (sequence_length_ > 0) {
     put_aside(conversation);
   } else {
-    writer_.append(tokens, counts);
+    writer_.append(tokens, loss_mask);
     writer_.end_document();
   }
   ++summary_.num_conversations;
   summary_.num_tokens += std::ssize(tokens);
-  summary_.num_counted += std::ranges::count(counts, 1);
+  summary_.num_targets += std::ranges::count(loss_mask, 1);
 }
 
 void ConversationFile::require_conversations() const {
@@ -56,17 +56,17 @@ void ConversationFile::require_conversations() const {
                          "fraction"});
 }
 
-void ConversationFile::finish() {
+void ConversationFile::complete() {
   if (sequence_length_ > 0)
     write_rows();
-  writer_.finish();
+  writer_.complete();
 }
 
 void ConversationFile::put_aside(const ConversationTokens& conversation) {
   constexpr std::size_t most_unwritten = std::size_t{1} << 20;
-  const auto& [tokens, counts] = conversation;
+  const auto& [tokens, loss_mask] = conversation;
   unwritten_.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId));
-  unwritten_.append(reinterpret_cast<const char*>(counts.data()), counts.size());
+  unwritten_.append(reinterpret_cast<const char*>(loss_mask.data()), loss_mask.size());
   begins_.push_back(begins_.back() + std::ssize(tokens));
   if (unwritten_.size() < most_unwritten)
     return;
@@ -85,26 +85,26 @@ void ConversationFile::write_rows() {
   writer_.set_row_length(sequence_length_);
   ConversationTokens part;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    Index room = sequence_length_;
+    Index free_tokens = sequence_length_;
     for (const Index conversation : rows[row]) {
       const auto at = static_cast<std::size_t>(conversation);
-      room -= lengths[at];
+      free_tokens -= lengths[at];
       part.tokens.resize(static_cast<std::size_t>(lengths[at]));
-      part.counts.resize(part.tokens.size());
+      part.loss_mask.resize(part.tokens.size());
       const Index place = bytes_aside * begins_[at];
       const auto token_bytes = part.tokens.size() * sizeof(TokenId);
       aside_.read_at(place, reinterpret_cast<char*>(part.tokens.data()), token_bytes);
-      aside_.read_at(place + static_cast<Index>(token_bytes), reinterpret_cast<char*>(part.counts.data()),
-                     part.counts.size());
-      writer_.append(part.tokens, part.counts);
+      aside_.read_at(place + static_cast<Index>(token_bytes), reinterpret_cast<char*>(part.loss_mask.data()),
+                     part.loss_mask.size());
+      writer_.append(part.tokens, part.loss_mask);
       if (conversation != rows[row].back())
         writer_.end_document();
     }
     // Behind the last row stands one token more: what the loader reads as target of the row's last one.
-    const auto rest = static_cast<std::size_t>(room + (row + 1 == rows.size() ? 1 : 0));
+    const auto rest = static_cast<std::size_t>(free_tokens + (row + 1 == rows.size() ? 1 : 0));
     part.tokens.assign(rest, padding_);
-    part.counts.assign(rest, 0);
-    writer_.append(part.tokens, part.counts);
+    part.loss_mask.assign(rest, 0);
+    writer_.append(part.tokens, part.loss_mask);
     writer_.end_document();
   }
 }

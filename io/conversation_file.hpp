@@ -24,7 +24,10 @@ class ConversationFile {
   const ConversationFileSummary& summary() const { return summary_; }
   /// @throws Error (data) where the file has no conversation
   void require_conversations() const;
-  void finish();
+  /// Writes all of it to the partial file; adds no more conversations.
+  void complete();
+  /// Gives the completed file its name.
+  void finish() { writer_.finish(); }
 
  private:
   void put_aside(const ConversationTokens& conversation);
@@ -34,7 +37,7 @@ class ConversationFile {
   Index sequence_length_;
   TokenId padding_;
   TokenFileWriter writer_;
-  SpoolFile aside_;               // conversations for rows, until all are there: of each its tokens, then what counts
+  SpoolFile aside_;               // conversations for rows, until all are there: of each its tokens, then its loss mask
   std::string unwritten_;         // behind them
   std::vector<Index> begins_{0};  // of these, and behind the last one, in tokens
   ConversationFileSummary summary_;

@@ -94,7 +94,7 @@ std::vector<ChatMessage> read_conversation(std::string_view line) {
 ConversationTokens encode_conversation(std::span<const ChatMessage> messages, const ChatTemplate& chat,
                                        const Tokenizer& tokenizer) {
   ConversationTokens conversation;
-  auto& [tokens, counts] = conversation;
+  auto& [tokens, loss_mask] = conversation;
   const std::vector<ChatPart> parts = chat.render(messages);
   std::vector<TokenId> before;  // tokens of what stands before an answer
   for (std::size_t i = 0; i < parts.size();) {
@@ -109,8 +109,8 @@ ConversationTokens encode_conversation(std::span<const ChatMessage> messages, co
     const auto begin = std::ssize(tokens);
     tokenizer.encode(text, tokens, options);
     const auto answer = std::mismatch(tokens.begin() + begin, tokens.end(), before.begin(), before.end()).first;
-    counts.resize(static_cast<std::size_t>(answer - tokens.begin()), 0);
-    counts.resize(tokens.size(), has_answer ? 1 : 0);
+    loss_mask.resize(static_cast<std::size_t>(answer - tokens.begin()), 0);
+    loss_mask.resize(tokens.size(), has_answer ? 1 : 0);
   }
   return conversation;
 }

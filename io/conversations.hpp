@@ -18,7 +18,7 @@ std::vector<ChatMessage> read_conversation(std::string_view line);
 /// A conversation as tokens. What counts is the answers, each with its end; nothing else does.
 struct ConversationTokens {
   std::vector<TokenId> tokens;
-  std::vector<std::uint8_t> counts;  ///< 1 or 0 each: as a target
+  std::vector<std::uint8_t> loss_mask;  ///< 1: the loss counts the token as a target; 0: it does not
 };
 
 /// The tokens are those of the whole text. An answer begins with the first token that the text before it alone has not.

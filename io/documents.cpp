@@ -4,17 +4,18 @@
 
 #include <algorithm>
 
+#include "io/strings.hpp"
+
 namespace espalier {
 namespace {
 
 constexpr std::size_t piece_of_text = 1 << 20;
-constexpr std::string_view white_space = " \t\r\n\v\f";
 
 }  // namespace
 
 void OpenDocument::add(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(white_space);
-  const std::size_t last = text.find_last_not_of(white_space);
+  const std::size_t first = text.find_first_not_of(ascii_white_space);
+  const std::size_t last = text.find_last_not_of(ascii_white_space);
   if (first == std::string_view::npos) {
     space_ += document_.has_text() ? text : std::string_view();
   } else {

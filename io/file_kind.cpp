@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "io/json_reader.hpp"
+#include "io/strings.hpp"
 #include "io/word_shape.hpp"
 
 namespace espalier {
@@ -140,14 +141,14 @@ std::optional<FileKind> marked_kind(std::string_view first_bytes) {
 }
 
 std::optional<FileKind> marked_up_kind(std::string_view first_bytes) {
-  const std::size_t begin = first_bytes.find_first_not_of("\xef\xbb\xbf \t\r\n");
+  const std::size_t begin = first_bytes.find_first_not_of(std::string("\xef\xbb\xbf").append(json_white_space));
   const std::string_view text = first_bytes.substr(std::min(begin, first_bytes.size()));
   const char* const extract = "write only its texts: jq -r .text IN >OUT, with the name of your field";
   if (are_json_lines(text))
     return FileKind{"JSON lines", "name the key of the text: --key text"};
   if (text.starts_with('{') || text.starts_with('[')) {
     const bool is_whole = first_bytes.size() < longest_look;
-    const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
+    const std::size_t second = text.find_first_not_of(json_white_space, 1);
     const char next = second < text.size() ? text[second] : '\0';
     const bool begins_like_json = next == '"' || (text.starts_with('[') && next == '{');
     if (is_whole ? is_json(text) : begins_like_json)

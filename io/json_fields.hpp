@@ -14,7 +14,7 @@
 #include "core/value_range.hpp"
 
 // Fields of files that somebody may have damaged or forged, read as the type and within the range that their reader
-// needs. What is wrong is told with its key and its value.
+// needs. An error names the key and the value.
 
 namespace espalier {
 

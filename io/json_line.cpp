@@ -15,7 +15,8 @@ struct JsonLineReader::Parser {
 JsonLineReader::JsonLineReader(std::string key) : key_(std::move(key)), parser_(std::make_unique<Parser>()) {}
 JsonLineReader::~JsonLineReader() = default;
 
-// Its document parser checks all of the line. nullopt: no text, or none that is sure.
+// The text under the key, by simdjson's document parser, which checks the whole line. nullopt: the line has no such
+// text, or simdjson cannot read the line; the scanner then finds out which.
 std::optional<std::string_view> JsonLineReader::parsed_text(std::string_view line) {
   simdjson::dom::object object;
   if (parser_->parser.parse(line.data(), line.size(), false).get(object) != simdjson::SUCCESS)

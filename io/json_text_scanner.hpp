@@ -77,7 +77,7 @@ class JsonTextScanner {
   bool is_key_ = false;        // the string being read
   bool is_wanted_ = false;     // the value being read is that of the key
   bool has_text_ = false;
-  std::string name_;   // the begin of a key of the outermost object
+  std::string name_;   // the beginning of a key of the outermost object
   std::string names_;  // those of it, for a message
   std::size_t num_names_ = 0;
   std::string_view word_;   // the rest of a word

@@ -45,7 +45,7 @@ class MegatronWriter {
   PartialFile tokens_;
   std::vector<unsigned char> token_buffer_;
   std::vector<std::int32_t> lengths_;  // not yet written
-  std::vector<Index> continued_;       // sequences that go on with the document of the one before
+  std::vector<Index> continued_;       // sequences that continue the document of the one before
   Index num_tokens_ = 0;
   Index num_sequences_ = 0;
   Index in_sequence_ = 0;  // tokens of the sequence that is written now

@@ -13,38 +13,38 @@
 namespace espalier {
 
 struct PackProgress {
-  Index bytes = 0;      ///< of the files, that are done
-  Index all_bytes = 0;  ///< 0: nobody knows
+  Index bytes = 0;      ///< bytes of the files that are packed
+  Index all_bytes = 0;  ///< bytes of all files; 0: unknown
   Index num_tokens = 0;
-  bool is_survey = false;  ///< which documents validate is found out; then it begins again
+  bool is_survey = false;  ///< this is the first pass, which chooses the validation documents; a second one packs
 };
 
 struct PackOptions {
-  std::string document_separator = {};  ///< stays at the end of its document; empty: every file is one document
+  std::string document_separator = {};  ///< is kept at the end of each document; empty: every file is one document
   double validation_fraction = 0;
-  std::uint64_t seed = 0;     ///< of the choice of validation documents
+  std::uint64_t seed = 0;     ///< for the choice of validation documents
   std::string key = {};       ///< inputs are JSON lines, with a document under this key; empty: plain text
-  TokenId document_end = -1;  ///< goes behind each document; -1: nothing
+  TokenId document_end = -1;  ///< is appended to each document; -1: nothing is
   bool skip_bad = false;      ///< leaves out lines that are not UTF-8 or have no text under the key: else an error
-  bool allow_binary = false;  ///< takes bytes as they are; else zero bytes and marks of other formats are refused, too
-  bool add_special_tokens = false;  ///< what the tokenizer puts around a text, around each document
-  Index num_threads = 0;            ///< that encode; 0: one a core
-  std::chrono::milliseconds journal_interval = std::chrono::seconds(10);  ///< what a kill costs at most
-  std::function<void(const PackProgress&)> progress = {};                 ///< called every so many documents
+  bool allow_binary = false;  ///< packs any bytes; else zero bytes and marks of other file formats are refused, too
+  bool add_special_tokens = false;  ///< the tokenizer's, such as begin and end of text, around each document
+  Index num_threads = 0;            ///< threads that encode; 0: one for each core
+  std::chrono::milliseconds journal_interval = std::chrono::seconds(10);  ///< the most work that a kill loses
+  std::function<void(const PackProgress&)> progress = {};                 ///< called after each block of documents
 };
 
 struct PackSummary {
   Index num_files = 0;
-  Index num_documents = 0;             ///< with text
-  Index num_validation_documents = 0;  ///< among them, whole ones
-  Index num_cut_documents = 0;         ///< whose end validates
-  Index num_bad_lines = 0;             ///< that were left out
-  std::string first_bad_line = {};     ///< where it is and what is wrong
+  Index num_documents = 0;             ///< documents with text
+  Index num_validation_documents = 0;  ///< of these, those that validate as a whole
+  Index num_cut_documents = 0;         ///< of these, those whose end validates, and whose beginning trains
+  Index num_bad_lines = 0;             ///< bad lines that were left out
+  std::string first_bad_line = {};     ///< where it stands and what is wrong with it
   Index text_bytes = 0;
-  Index resumed_bytes = 0;  ///< of them, that an earlier, killed process has packed
+  Index resumed_bytes = 0;  ///< of these, bytes that an earlier, killed process had packed
   Index train_tokens = 0;
   Index validation_tokens = 0;
-  std::vector<std::string> warnings = {};  ///< where the text contradicts the options, a sentence or two each
+  std::vector<std::string> warnings = {};  ///< one or two sentences each, where the text contradicts the options
 
   double validation_share() const {
     return static_cast<double>(validation_tokens) / static_cast<double>(train_tokens + validation_tokens);

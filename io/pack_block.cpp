@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "io/json_line.hpp"
+#include "io/strings.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text_parts.hpp"
 
@@ -51,7 +52,7 @@ std::vector<BadLine> for_each_document(const TextBlock& block, const std::string
     const std::size_t size = std::min(rest.find('\n'), rest.size());
     const std::string_view text = rest.substr(0, size);
     rest.remove_prefix(std::min(size + 1, rest.size()));
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos)
+    if (text.find_first_not_of(json_white_space) == std::string_view::npos)
       continue;
     if (const auto found = reader.text(text))
       visit(*found, whole_document(*found));

@@ -19,6 +19,7 @@
 #include "io/input_limits.hpp"
 #include "io/ordered_work.hpp"
 #include "io/pack_outputs.hpp"
+#include "io/strings.hpp"
 
 namespace espalier {
 namespace {
@@ -39,8 +40,8 @@ struct LineBlock {
   std::size_t num_bytes = 0;
 };
 
-// Calls `visit` with the lines of a text that are not empty, block by block. Of a line that is too long only the begin
-// is kept.
+// Calls `visit` with the lines of a text that are not empty, block by block. Of a line that is too long only the
+// beginning is kept.
 void read_line_blocks(ByteSource& source, const std::function<void(LineBlock)>& visit) {
   constexpr std::size_t most_bytes = std::size_t{1} << 20;
   LineBlock block;
@@ -53,7 +54,7 @@ void read_line_blocks(ByteSource& source, const std::function<void(LineBlock)>& 
   const auto end_line = [&] {
     const Index next = line.number + 1;
     block.num_bytes += line.text.size();
-    if (line.is_too_long || line.text.find_first_not_of(" \t\r") != std::string::npos)
+    if (line.is_too_long || line.text.find_first_not_of(json_white_space) != std::string::npos)
       block.lines.push_back(std::move(line));
     line = {.number = next};
     if (block.num_bytes >= most_bytes)
@@ -145,12 +146,15 @@ ConversationSummary pack_conversations(const std::vector<Path>& files, const Tok
   train.require_conversations();
   if (validation)
     validation->require_conversations();
-  train.finish();
-  summary.train = train.summary();
+  // Both are complete before either gets its name: no half of the output is left where the disk is full.
+  train.complete();
   if (validation) {
+    validation->complete();
     validation->finish();
     summary.validation = validation->summary();
   }
+  train.finish();
+  summary.train = train.summary();
   return summary;
 }
 

@@ -23,8 +23,8 @@ struct ConversationOptions {
 struct ConversationFileSummary {
   Index num_conversations = 0;
   Index num_tokens = 0;    ///< of them
-  Index num_counted = 0;   ///< tokens that count: of the answers
-  Index num_cut = 0;       ///< conversations that go on behind the end of their row
+  Index num_targets = 0;   ///< tokens that the loss counts: those of the answers
+  Index num_cut = 0;       ///< conversations that were longer than a row, and lost their end
   Index num_left_out = 0;  ///< conversations whose row ends before an answer begins
   Index num_rows = 0;
 };

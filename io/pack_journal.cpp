@@ -16,7 +16,7 @@ namespace espalier {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TextPosition, offset, line, in_long)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TextPosition, offset, line, offset_in_document)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PackSummary, num_documents, num_validation_documents, num_cut_documents,
                                    num_bad_lines, first_bad_line, text_bytes)
 
@@ -102,7 +102,7 @@ void PackJournal::take_left() {
     throw Error(ExitCode::usage, {.what = "an unfinished pack of something else stands here",
                                   .where = path_.string(),
                                   .got = "other than then: " + keys,
-                                  .wanted = "the inputs and options that it was begun with, to go on with it",
+                                  .wanted = "the inputs and options that it was begun with, to continue it",
                                   .todo = "give those; or remove this file, and the output is made anew"});
   };
   if (const std::string keys =

@@ -25,9 +25,10 @@ struct PackState {
   ValidationSplit::Settled split;
 };
 
-/// A file beside the output that says how far it is written, so that a `data pack` that was killed or failed goes on
-/// from there. Inputs behind that place may be others then. Where the file itself has changed in which it lies, it goes
-/// on with the begin of this file; with validation, where every document decides, nothing may have changed.
+/// A file beside the output that says how far the output is written, so that a `data pack` that was killed or failed
+/// continues from there. Inputs behind that place may have changed by then. Where the input at that place has changed,
+/// packing continues with the beginning of this input. With validation no input may have changed, as every document
+/// decides about the others.
 /// The file is removed with the object, unless keep() was called.
 class PackJournal {
  public:

@@ -22,7 +22,7 @@ namespace {
 std::size_t bytes_with_tokens(std::size_t bytes) { return 2 * bytes; }  // which need about as much
 
 Index threads_for(const Tokenizer& tokenizer, const PackOptions& options) {
-  if (tokenizer.is_local() && options.key.empty())  // no work: reading and writing take longer
+  if (tokenizer.can_split_anywhere() && options.key.empty())  // no work: reading and writing take longer
     return 1;
   return options.num_threads > 0 ? options.num_threads : std::max(1U, std::thread::hardware_concurrency());
 }
@@ -38,7 +38,7 @@ Packer::Packer(const std::vector<Path>& files, const Tokenizer& tokenizer, const
       options_(options),
       split_(options.seed, options.validation_fraction),
       splits_(!validation_output.empty()),
-      notes_(options) {
+      warnings_(options) {
   for (const Path& path : files)
     if (!is_standard_input(path))
       all_bytes_ += static_cast<Index>(InputFile(path, ExitCode::data).size());
@@ -51,7 +51,7 @@ PackSummary Packer::run() {
     if (!keep_for_later())
       throw;
     ErrorReport report = error.report();
-    report.todo += (report.todo.empty() ? "" : "; then ") + std::string("the same command goes on where it was");
+    report.todo += (report.todo.empty() ? "" : "; then ") + std::string("the same command continues where it was");
     throw Error(error.code(), report);
   } catch (...) {
     keep_for_later();
@@ -95,9 +95,9 @@ PackSummary Packer::pack() {
   for (std::size_t file = 0; file < files_.size(); ++file) {
     if (file >= first)
       read_file(file, file == first ? begin : TextPosition(), false, [&](TextBlock& block, Index file_bytes) {
+        const bool continues = file == first && block.begin.offset == begin.offset;
         if (block.long_document)
-          add_long_document(file, block, file == first && block.begin.offset == begin.offset ? begin.in_long : 0,
-                            file_bytes);
+          add_long_document(file, block, continues ? begin.offset_in_document : 0, file_bytes);
         else
           add_block(file, block, file_bytes);
       });
@@ -111,7 +111,7 @@ PackSummary Packer::pack() {
   summary.num_files = static_cast<Index>(files_.size());
   summary.train_tokens = train_->num_tokens();
   summary.validation_tokens = validation_ ? validation_->num_tokens() : 0;
-  summary.warnings = notes_.warnings(files_, summary);
+  summary.warnings = warnings_.warnings(files_, summary);
   train_->complete();
   if (validation_) {
     validation_->complete();
@@ -128,7 +128,7 @@ void Packer::survey() {
     read_file(file, {}, true, [&](TextBlock& given, Index file_bytes) {
       if (given.long_document) {
         const Document document = given.long_document->document;
-        work_->add([] {}, [this, document] { split_.see(document); });
+        work_->add([] {}, [this, document] { split_.add(document); });
         return;
       }
       const auto block = std::make_shared<TextBlock>(std::move(given));
@@ -142,10 +142,10 @@ void Packer::survey() {
             block->bytes = {};
           },
           [this, documents, bad_lines, file, file_bytes] {
-            see_bad_lines(*bad_lines, file, true);
+            add_bad_lines(*bad_lines, file, true);
             for (const Document& document : *documents)
-              split_.see(document);
-            tell(file_bytes, true);
+              split_.add(document);
+            report_progress(file_bytes, true);
           });
     });
     files_before_ += static_cast<Index>(InputFile(files_[file], ExitCode::data).size());
@@ -185,7 +185,7 @@ void Packer::read_file(std::size_t file, const TextPosition& begin, bool is_surv
     visit(block, files_before_ + source->file_bytes());
   }
   if (!is_survey && begin.offset == 0)
-    notes_.see(input_name(path), first_bytes, reader->num_separators());
+    warnings_.add(input_name(path), first_bytes, reader->num_separators());
 }
 
 // Of plain text the reader has not counted the lines.
@@ -216,12 +216,12 @@ void Packer::add_block(std::size_t file, TextBlock& block, Index file_bytes) {
 }
 
 void Packer::finish_block(const PackedBlock& packed, std::size_t file) {
-  see_bad_lines(packed.bad_lines, file, false);
+  add_bad_lines(packed.bad_lines, file, false);
   append(packed.train, *train_);
   if (splits_)
     append(packed.validation, *validation_);
   for (const Document& document : packed.documents) {
-    notes_.see(document);
+    warnings_.add(document);
     state_.summary.num_documents += document.has_text() ? 1 : 0;
   }
   state_.summary.text_bytes += packed.text_bytes;
@@ -264,7 +264,7 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
     const Index line = line_;
     if (is_plain)
       position.line = after.line = count_lines(*text);
-    position.in_long = at - document.begin;
+    position.offset_in_document = at - document.begin;
     const auto tokens = std::make_shared<std::vector<TokenId>>();
     const auto bad_lines = std::make_shared<std::vector<BadLine>>();
     work_->add(
@@ -276,7 +276,7 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
         },
         [=, this] {
           begin_file(file);
-          see_bad_lines(*bad_lines, file, false);
+          add_bad_lines(*bad_lines, file, false);
           TokenFileWriter& to = writer(is_validation);
           to.append(*tokens);
           if (options.is_end && to.has_open_document()) {
@@ -288,7 +288,7 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
               document.has_text() && !tokens->empty();
           state_.summary.text_bytes += size;
           if (at == document.end) {
-            notes_.see(document);
+            warnings_.add(document);
             state_.summary.num_documents += document.has_text() ? 1 : 0;
             state_.summary.num_validation_documents += tail == document.begin ? 1 : 0;
             state_.summary.num_cut_documents += tail > document.begin && tail < document.end ? 1 : 0;
@@ -299,7 +299,7 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
   }
 }
 
-void Packer::see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey) {
+void Packer::add_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey) {
   for (const auto& [line, fault] : lines) {
     const std::string where = fmt::format("{}:{}", input_name(files_[file]), line);
     if (!options_.skip_bad && options_.key.empty())
@@ -343,7 +343,7 @@ void Packer::begin_file(std::size_t file) {
 void Packer::finished_to(std::size_t file, const TextPosition& position, Index file_bytes) {
   state_.file = file;
   state_.position = position;
-  tell(file_bytes, false);
+  report_progress(file_bytes, false);
   if (!journal_ || !journal_->is_due())
     return;
   state_.train = train_->sync();
@@ -352,7 +352,7 @@ void Packer::finished_to(std::size_t file, const TextPosition& position, Index f
   journal_->write(state_, file_state_);
 }
 
-void Packer::tell(Index file_bytes, bool is_survey) {
+void Packer::report_progress(Index file_bytes, bool is_survey) {
   if (options_.progress)
     options_.progress(
         {.bytes = file_bytes,

@@ -7,7 +7,7 @@
 #include "io/ordered_work.hpp"
 #include "io/pack_block.hpp"
 #include "io/pack_journal.hpp"
-#include "io/pack_notes.hpp"
+#include "io/pack_warnings.hpp"
 #include "io/token_file.hpp"
 
 namespace espalier {
@@ -35,10 +35,10 @@ class Packer {
   void add_long_document(std::size_t file, const TextBlock& block, Index done, Index file_bytes);
   void append(const PackedDocuments& documents, TokenFileWriter& writer);
   void finish_block(const PackedBlock& packed, std::size_t file);
-  void see_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey);
+  void add_bad_lines(const std::vector<BadLine>& lines, std::size_t file, bool is_survey);
   void begin_file(std::size_t file);
   void finished_to(std::size_t file, const TextPosition& position, Index file_bytes);
-  void tell(Index file_bytes, bool is_survey);
+  void report_progress(Index file_bytes, bool is_survey);
   void require_text();
   std::string remedies() const;
   TokenFileWriter& writer(bool is_validation) { return is_validation ? *validation_ : *train_; }
@@ -52,7 +52,7 @@ class Packer {
   Index files_before_ = 0;  // bytes of the files that were read
   ValidationSplit split_;
   bool splits_;
-  PackNotes notes_;
+  PackWarnings warnings_;
   PackState state_;            // of what is written
   PackState file_state_;       // of what was, where the file begins that is packed now; without validation
   Index line_ = 1;             // of plain text, that is read next

@@ -95,10 +95,10 @@ void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets, int* pos
   std::copy_n(tokens.begin(), size, inputs);
   std::copy_n(tokens.begin() + 1, size, targets);
   if (file->has_loss_mask()) {
-    std::vector<std::uint8_t> counts(size + 1);
-    file->read_loss_mask(first, counts);
+    std::vector<std::uint8_t> loss_mask(size + 1);
+    file->read_loss_mask(first, loss_mask);
     for (std::size_t t = 0; t < size; ++t)
-      if (counts[t + 1] == 0)
+      if (loss_mask[t + 1] == 0)
         targets[t] = -1;
   }
   if (!options_.separate_documents)

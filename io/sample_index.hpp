@@ -29,7 +29,7 @@ class SampleIndex {
   bool all_targets_count() const;
 
   /// Writes T inputs and T targets: -1 behind the last token of a document that is separate, and where the file's loss
-  /// mask says so. @param positions T: of each token in its document, from 0 at the begin of the sample; or nullptr
+  /// mask says so. @param positions T: of each token in its document, from 0 at the beginning of the sample; or nullptr
   void read(Index sample, TokenId* inputs, TokenId* targets, int* positions = nullptr) const;
 
   /// Where a sample's first token stands.

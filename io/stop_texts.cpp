@@ -30,7 +30,7 @@ std::string StopTexts::write(std::string_view piece) {
     held_.resize(begin);
     return std::exchange(held_, {});
   }
-  std::size_t kept = 0;  // bytes at the end that may be the begin of a text, the longest such
+  std::size_t kept = 0;  // bytes at the end that may be the beginning of a text, the longest such
   for (const std::string& text : texts_)
     for (std::size_t size = std::min(text.size() - 1, held_.size()); size > kept; --size)
       if (held_.ends_with(std::string_view(text).substr(0, size)))

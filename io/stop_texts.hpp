@@ -9,7 +9,7 @@
 namespace espalier {
 
 /// Ends a text that comes in pieces, as soon as one of some texts is complete in it: where that begins, the longest
-/// where several end together. What may be the begin of one is held back until it is known.
+/// where several end together. What may be the beginning of one is held back until it is known.
 class StopTexts {
  public:
   /// @pre none of them is empty

@@ -9,6 +9,9 @@
 
 namespace espalier {
 
+inline constexpr std::string_view ascii_white_space = " \t\n\v\f\r";
+inline constexpr std::string_view json_white_space = " \t\n\r";  ///< RFC 8259
+
 /// std::string::contains() of C++23.
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 

@@ -17,8 +17,8 @@ namespace espalier {
 /// A place in an uncompressed text.
 struct TextPosition {
   Index offset = 0;
-  Index line = 1;     ///< there; in blocks of plain text nobody has counted it
-  Index in_long = 0;  ///< bytes of the long document that begins there
+  Index line = 1;                ///< the line at `offset`; blocks of plain text do not count it
+  Index offset_in_document = 0;  ///< bytes of the long document at `offset` that are packed already
 };
 
 struct LongDocument {

@@ -24,17 +24,6 @@ void refuse_input_as_output(const TokenFile& file, const Path& output) {
                                   .todo = "choose another --output"});
 }
 
-void take_tokenizer(const TokenFileInfo& info, std::string& tokenizer) {
-  if (!tokenizer.empty() && !info.tokenizer.empty() && info.tokenizer != tokenizer)
-    throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
-                                 .where = info.path.string(),
-                                 .got = info.tokenizer,
-                                 .wanted = tokenizer,
-                                 .todo = "convert the files of each tokenizer by themselves"});
-  if (tokenizer.empty())
-    tokenizer = info.tokenizer;
-}
-
 // Of all inputs together, before anything is written.
 ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOptions& options) {
   constexpr Index most_ids = std::numeric_limits<TokenId>::max();
@@ -43,7 +32,7 @@ ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOp
   summary.vocab_size = options.tokenizer_size;
   for (const TokenFile& file : files) {
     const TokenFileInfo& info = file.info();
-    take_tokenizer(info, summary.tokenizer);
+    require_same_tokenizer(info, summary.tokenizer, "convert the files of each tokenizer by themselves");
     file.verify_index();
     file.verify_checksum();
     file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : most_ids, "--vocab-size");
@@ -68,9 +57,9 @@ void append(TokenFileWriter& writer, const TokenFile& file, Index first, std::sp
     writer.append(tokens);
     return;
   }
-  std::vector<std::uint8_t> counts(tokens.size());
-  file.read_loss_mask(first, counts);
-  writer.append(tokens, counts);
+  std::vector<std::uint8_t> loss_mask(tokens.size());
+  file.read_loss_mask(first, loss_mask);
+  writer.append(tokens, loss_mask);
 }
 
 // @param ends_documents else no document is known, and none is stated

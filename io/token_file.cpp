@@ -29,8 +29,6 @@ constexpr std::size_t piece_of_tokens = 1 << 20;  // bytes that are read at once
   throw Error(ExitCode::data, {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
 
-const char* const pack_again = "copy the file again, or make it again with `espalier data pack`";
-
 // What a format is known by: the bytes up to the first token.
 struct FileHead {
   std::string bytes;
@@ -245,6 +243,17 @@ Index find_beyond(std::string_view bytes, Index vocab_size) {
 }
 
 }  // namespace
+
+void require_same_tokenizer(const TokenFileInfo& info, std::string& tokenizer, const std::string& todo) {
+  if (!tokenizer.empty() && !info.tokenizer.empty() && info.tokenizer != tokenizer)
+    throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
+                                 .where = info.path.string(),
+                                 .got = info.tokenizer,
+                                 .wanted = tokenizer,
+                                 .todo = todo});
+  if (tokenizer.empty())
+    tokenizer = info.tokenizer;
+}
 
 static_assert(std::ranges::equal(TokenFileHeader().magic, token_file_mark.begin));
 

@@ -110,10 +110,10 @@ class TokenFile {
   void for_each_document(const std::function<void(Index num_tokens)>& visit) const;
 
   /// Does token first + i count as a target? 1 or 0; 1 for all where the file has no loss mask.
-  void read_loss_mask(Index first, std::span<std::uint8_t> counts) const;
+  void read_loss_mask(Index first, std::span<std::uint8_t> loss_mask) const;
   bool has_loss_mask() const { return info_.has_loss_mask; }
 
-  /// What tells this file from others without keeping it.
+  /// What distinguishes this file from others, without a copy of it.
   struct Fingerprint {
     Index bytes = 0;
     std::string sample;  ///< XXH3-64 of 64 pieces of 16 KiB: the first, the last, and others at equal distances
@@ -150,6 +150,14 @@ class TokenFile {
   TokenFileInfo info_;
 };
 
+/// All files of a set come from one tokenizer, as far as they name one.
+/// @param tokenizer the name so far; set by the first file that has one  @param todo the remedy
+/// @throws Error (data) for a file of another tokenizer
+void require_same_tokenizer(const TokenFileInfo& info, std::string& tokenizer, const std::string& todo);
+
+/// The remedy for a damaged token file.
+inline constexpr const char* pack_again = "copy the file again, or make it again with `espalier data pack`";
+
 /// How a token file of ours begins.
 inline constexpr OutputMark token_file_mark{.kind = "a token file", .begin = "ESPTOKEN"};
 
@@ -160,18 +168,18 @@ class TokenFileWriter {
   /// @param bytes_per_token 2 or 4; 0: as few as the vocabulary needs
   TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size, Index bytes_per_token = 0);
 
-  /// What is on disk, so that another process can go on.
+  /// What is on disk, so that another process can continue.
   struct Progress {
     std::uint64_t num_tokens = 0;
     std::uint64_t num_documents = 0;
     std::uint64_t payload_hash = 0;
   };
-  /// Goes on with what a killed process has left. @throws Error (write) where that is not there, or damaged
+  /// Continues what a killed process has left. @throws Error (write) where that is not there, or damaged
   TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size, const Progress& progress);
   TokenFileWriter(const TokenFileWriter&) = delete;
   void append(std::span<const TokenId> tokens);
-  /// Tokens with a loss mask, 1 or 0 each; what comes without one counts.
-  void append(std::span<const TokenId> tokens, std::span<const std::uint8_t> counts);
+  /// @param loss_mask of each token 1 or 0; tokens without a loss mask have 1
+  void append(std::span<const TokenId> tokens, std::span<const std::uint8_t> loss_mask);
   /// The tokens since the one before are a document. A file has no documents, or ends with the last one.
   void end_document();
   /// Are there tokens behind the last document?
@@ -179,7 +187,7 @@ class TokenFileWriter {
   /// Not with a loss mask. All of it is in the files, and with sync() on disk.
   Progress progress();
   Progress sync();
-  /// What is written stays, for another process to go on.
+  /// What is written stays, for another process to continue.
   void keep();
   /// The file is in rows: sequences of that length, and no other, have whole documents.
   void set_row_length(Index tokens) { header_.row_length = static_cast<std::uint64_t>(tokens); }

@@ -69,28 +69,28 @@ void TokenFile::for_each_document(const std::function<void(Index num_tokens)>& v
                                        .where = info_.path.string(),
                                        .got = fmt::format("a document {} that ends with token {}", document, end),
                                        .wanted = fmt::format("{} to {}", begin, info_.num_tokens),
-                                       .todo = "copy the file again, or make it again with `espalier data pack`"});
+                                       .todo = pack_again});
                         visit(end - begin);
                         begin = end;
                       }
                     });
 }
 
-void TokenFile::read_loss_mask(Index first, std::span<std::uint8_t> counts) const {
-  const auto size = static_cast<Index>(counts.size());
+void TokenFile::read_loss_mask(Index first, std::span<std::uint8_t> loss_mask) const {
+  const auto size = static_cast<Index>(loss_mask.size());
   ESPALIER_ASSERT(
       first >= 0 && first + size <= info_.num_tokens,
       fmt::format("the mask of {} tokens from {} on is asked of a file of {}", size, first, info_.num_tokens));
-  if (!info_.has_loss_mask || counts.empty()) {
-    std::ranges::fill(counts, std::uint8_t{1});
+  if (!info_.has_loss_mask || loss_mask.empty()) {
+    std::ranges::fill(loss_mask, std::uint8_t{1});
     return;
   }
   const Index begin = first / 8;  // bytes
   std::vector<unsigned char> bytes(static_cast<std::size_t>((first + size + 7) / 8 - begin));
   file_.read_at(static_cast<std::size_t>(info_.loss_mask_offset() + begin), bytes.data(), bytes.size());
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  for (std::size_t i = 0; i < loss_mask.size(); ++i) {
     const std::size_t bit = static_cast<std::size_t>(first % 8) + i;
-    counts[i] = (bytes[bit / 8] >> (bit % 8)) & 1;
+    loss_mask[i] = (bytes[bit / 8] >> (bit % 8)) & 1;
   }
 }
 

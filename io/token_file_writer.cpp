@@ -83,12 +83,12 @@ void TokenFileWriter::append(std::span<const TokenId> tokens) {
     loss_mask_.resize(header_.num_tokens, true);
 }
 
-void TokenFileWriter::append(std::span<const TokenId> tokens, std::span<const std::uint8_t> counts) {
-  ESPALIER_ASSERT(tokens.size() == counts.size(),
-                  fmt::format("{} tokens have a loss mask of {}", tokens.size(), counts.size()));
+void TokenFileWriter::append(std::span<const TokenId> tokens, std::span<const std::uint8_t> loss_mask) {
+  ESPALIER_ASSERT(tokens.size() == loss_mask.size(),
+                  fmt::format("{} tokens have a loss mask of {}", tokens.size(), loss_mask.size()));
   loss_mask_.resize(header_.num_tokens, true);
-  for (const std::uint8_t count : counts)
-    loss_mask_.push_back(count != 0);
+  for (const std::uint8_t is_target : loss_mask)
+    loss_mask_.push_back(is_target != 0);
   append(tokens);
 }
 

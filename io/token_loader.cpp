@@ -84,7 +84,7 @@ std::pair<const SampleIndex*, Index> TokenLoader::find(Index global_sample) cons
   const SampleIndex& set = sets_[draw.set];
   const std::uint64_t seed = options_.seed + draw.set * 0xD1B54A32D192ED03u;  // sets of one size differ in their order
   const Index n = set.num_samples();
-  return {&set, permuted_index(seed, draw.number / n, draw.number % n, n)};
+  return {&set, permuted_index(seed, draw.index_in_set / n, draw.index_in_set % n, n)};
 }
 
 SampleIndex::Place TokenLoader::place(Index global_sample) const {

@@ -26,11 +26,11 @@ Index count_targets(const TokenFile& file) {
   if (!file.has_loss_mask())
     return file.num_tokens();
   Index num_targets = 0;
-  std::vector<std::uint8_t> counts(std::size_t{1} << 20);
-  for (Index first = 0; first < file.num_tokens(); first += static_cast<Index>(counts.size())) {
-    counts.resize(std::min(counts.size(), static_cast<std::size_t>(file.num_tokens() - first)));
-    file.read_loss_mask(first, counts);
-    num_targets += std::ranges::count(counts, std::uint8_t{1});
+  std::vector<std::uint8_t> loss_mask(std::size_t{1} << 20);
+  for (Index first = 0; first < file.num_tokens(); first += static_cast<Index>(loss_mask.size())) {
+    loss_mask.resize(std::min(loss_mask.size(), static_cast<std::size_t>(file.num_tokens() - first)));
+    file.read_loss_mask(first, loss_mask);
+    num_targets += std::ranges::count(loss_mask, std::uint8_t{1});
   }
   return num_targets;
 }

@@ -45,9 +45,9 @@ void TokenSubset::read(Index first, std::span<TokenId> tokens) const {
   });
 }
 
-void TokenSubset::read_loss_mask(Index first, std::span<std::uint8_t> counts) const {
-  for_each_piece(first, counts.size(), [&](Index in_file, std::size_t at, std::size_t count) {
-    file_.read_loss_mask(in_file, counts.subspan(at, count));
+void TokenSubset::read_loss_mask(Index first, std::span<std::uint8_t> loss_mask) const {
+  for_each_piece(first, loss_mask.size(), [&](Index in_file, std::size_t at, std::size_t count) {
+    file_.read_loss_mask(in_file, loss_mask.subspan(at, count));
   });
 }
 

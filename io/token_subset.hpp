@@ -33,7 +33,7 @@ class TokenSubset {
   std::vector<std::size_t> document_starts(Index first, std::span<const TokenId> tokens) const;
 
   bool has_loss_mask() const { return file_.has_loss_mask(); }
-  void read_loss_mask(Index first, std::span<std::uint8_t> counts) const;
+  void read_loss_mask(Index first, std::span<std::uint8_t> loss_mask) const;
 
  private:
   template <class Visit>

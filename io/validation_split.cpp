@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/text/utf8.hpp"
+
 namespace espalier {
 namespace {
 
@@ -17,9 +19,9 @@ constexpr int bin_bits = 15;
 constexpr int least_exponent = -24;
 constexpr std::size_t num_bins = static_cast<std::size_t>(1 - least_exponent) << bin_bits;
 
-std::size_t bin_of(double number) {
+std::size_t bin_of(double random_number) {
   int exponent = 0;
-  const double mantissa = std::frexp(number, &exponent);  // in [0.5, 1)
+  const double mantissa = std::frexp(random_number, &exponent);  // in [0.5, 1)
   const auto within = static_cast<std::size_t>((mantissa - 0.5) * 2 * (1 << bin_bits));
   return (static_cast<std::size_t>(std::max(0, exponent - least_exponent)) << bin_bits) + within;
 }
@@ -40,10 +42,10 @@ Index nearest_start(std::string_view text, Index from, Index to, Index wanted, c
 ValidationSplit::ValidationSplit(std::uint64_t seed, double fraction)
     : random_(seed, "validation_split"), fraction_(fraction), bytes_(num_bins, 0.0), cut_bin_(num_bins) {}
 
-void ValidationSplit::see(const Document& document) {
+void ValidationSplit::add(const Document& document) {
   if (!document.has_text())
     return;
-  const double own = number(document);
+  const double own = random_number(document);
   const auto size = static_cast<double>(document.size());
   bytes_[bin_of(own)] += size;
   if (own < fraction_)
@@ -95,7 +97,7 @@ void ValidationSplit::settle(const Settled& settled) {
 ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
   if (!document.has_text())
     return {};
-  const double own = number(document);
+  const double own = random_number(document);
   const std::size_t bin = bin_of(own);
   if (validates_.empty() ? own < fraction_ : validates_[bin])
     return {document.size(), 0};
@@ -131,7 +133,7 @@ Index tail_begin(const ReadAt& read, const Document& document, const ValidationS
   for (const char end : {'\n', ' '})
     if (const Index found = nearest(tail.slack, [=](char before, char) { return before == end; }); found >= 0)
       return found;
-  const auto is_character = [](char, char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };  // of UTF-8
+  const auto is_character = [](char, char c) { return !continues_character(c); };
   const Index found = nearest(3, is_character);
   return found < 0 ? wanted : found;
 }

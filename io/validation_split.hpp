@@ -22,10 +22,10 @@ class ValidationSplit {
   /// @param fraction of the text that validates, in [0, 1)
   ValidationSplit(std::uint64_t seed, double fraction);
 
-  void see(const Document& document);  ///< each of them, first of all
-  void settle();                       ///< then, once
+  void add(const Document& document);  ///< called with each document, before settle()
+  void settle();                       ///< called once
 
-  /// What was settled, to go on with later.
+  /// What was settled, for a later process that continues.
   struct Settled {
     std::vector<std::size_t> bins = {};  ///< that validate; is_by_number: all below the fraction do
     bool is_by_number = true;
@@ -44,13 +44,13 @@ class ValidationSplit {
   Tail tail(const Document& document) const;
 
  private:
-  double number(const Document& document) const { return random_.uniform(document.hash); }
+  double random_number(const Document& document) const { return random_.uniform(document.hash); }
 
   RandomStream random_;
   double fraction_;
-  std::vector<double> bytes_;    // by the bin of the number
+  std::vector<double> bytes_;    // of documents, by the bin of their random number
   double bytes_below_ = 0;       // of documents whose number is below fraction_
-  std::vector<bool> validates_;  // by the bin; empty: what is below fraction_
+  std::vector<bool> validates_;  // by the bin; empty: documents whose number is below fraction_ validate
   std::size_t cut_bin_;          // whose documents are cut
   double share_of_cut_ = 0;      // of each that validates
   double slack_of_cut_ = 0;

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "io/text/utf8.hpp"
 
 namespace espalier {
 namespace {
 
 // The character that a byte of UTF-8 belongs to.
 std::string character_at(const std::string& text, std::size_t at) {
-  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
+  const auto continues = [&](std::size_t i) { return continues_character(text[i]); };
   std::size_t begin = at;
   while (begin > 0 && continues(begin))
     --begin;

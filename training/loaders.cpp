@@ -41,7 +41,7 @@ class FileOpener {
   void add(const std::string& entry, Side side, std::vector<TokenSubset>& set) {
     for (const std::string& path : expand_token_files(entry)) {
       TokenFile file(path);
-      require_same_tokenizer(file);
+      require_same_tokenizer(file.info(), tokenizer_, "pack all texts with one tokenizer");
       if (options_.separate_documents)
         require_documents(file, options_.document_end, "data.documents = \"separate\"");
       if (side == Side::whole)
@@ -52,19 +52,6 @@ class FileOpener {
   }
 
  private:
-  // All files must come from one tokenizer, as far as they say from which. The first that says sets it.
-  void require_same_tokenizer(const TokenFile& file) {
-    const std::string& name = file.info().tokenizer;
-    if (!tokenizer_.empty() && !name.empty() && name != tokenizer_)
-      throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
-                                   .where = file.info().path.string(),
-                                   .got = name,
-                                   .wanted = tokenizer_,
-                                   .todo = "pack all texts with one tokenizer"});
-    if (tokenizer_.empty())
-      tokenizer_ = name;
-  }
-
   TokenSubset part_of(TokenFile file, Side side) {
     require_documents(file, options_.document_end, "data.validation_fraction");
     DocumentSplit split =
@@ -142,6 +129,9 @@ void note_loaders(const RunConfig& config, const TokenLoader& train, const std::
   if (config.data.validation_fraction > 0)
     note(fmt::format("trains on {}, validates on {} of other documents of the same files",
                      counted(train.num_tokens(), "token"), counted(validation->num_samples(), "sequence")));
+  if (validation && validation->num_samples() < config.run.eval_samples)
+    note(fmt::format("warning: run.eval_samples = {} is more than validation has: {}", config.run.eval_samples,
+                     counted(validation->num_samples(), "sequence")));
   if (!train.blend())
     return;
   const std::vector<Index> drawn = train.blend()->drawn_before(config.total_steps() * config.layout.global_batch);

@@ -20,8 +20,8 @@ TokenLoader open_training_loader(const RunConfig& config, const ProcessMesh& mes
 std::optional<SequentialLoader> open_validation_loader(const RunConfig& config, const ProcessMesh& mesh,
                                                        std::string& tokenizer);
 
-/// Tells of each set of a blend its share, and how often the whole run reads it; warns of many repetitions. Tells what
-/// documents validate.
+/// Notes how much text validates by data.validation_fraction; and of each set of a blend its share, and how often the
+/// whole run reads it. Warns of many repetitions, and of fewer validation sequences than run.eval_samples.
 void note_loaders(const RunConfig& config, const TokenLoader& train, const std::optional<SequentialLoader>& validation,
                   const std::function<void(const std::string&)>& note);
 

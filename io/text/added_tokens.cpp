@@ -12,14 +12,6 @@
 namespace espalier {
 namespace {
 
-// The last character of a text that is not empty.
-std::string_view last_character(std::string_view text) {
-  std::size_t begin = text.size() - 1;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80)
-    --begin;
-  return text.substr(begin);
-}
-
 bool is_word_character(std::uint32_t point) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(point))) {
     case UTF8PROC_CATEGORY_LU:

@@ -16,14 +16,14 @@ namespace espalier {
 struct AddedToken {
   std::string text;
   TokenId id = -1;
-  bool special = false;      ///< left out of texts on request
-  bool normalized = false;   ///< is found in the normalized text
-  bool left_strip = false;   ///< takes the white space before it
-  bool right_strip = false;  ///< and after it
-  bool single_word = false;  ///< is none beside a letter, a digit or _
+  bool special = false;      ///< decoding leaves it out on request
+  bool normalized = false;   ///< is looked for in the normalized text, else in the raw text
+  bool left_strip = false;   ///< replaces the white space before its text, too
+  bool right_strip = false;  ///< replaces the white space behind its text, too
+  bool single_word = false;  ///< is not found where a letter, a digit or _ stands beside its text
 };
 
-/// Tokens by their texts: of several at one place the longest.
+/// Finds the texts of tokens in a text. Where several begin at one place, the longest is found.
 class TokenTrie {
  public:
   void add(std::string_view text, std::size_t value);
@@ -45,7 +45,7 @@ class TokenTrie {
   std::size_t child(std::size_t node, char c) const;
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
-  std::vector<bool> begins_ = std::vector<bool>(256);  // may a token begin with the byte?
+  std::vector<bool> begins_ = std::vector<bool>(256);  // by byte: does the text of a token begin with it?
 };
 
 class AddedTokens {
@@ -56,9 +56,9 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
   const AddedToken* find(std::string_view text) const;  ///< null where there is none
 
-  /// Calls `visit_text` with the parts of a text between tokens, and where they begin, and `visit_token` with the
-  /// tokens, in order.
-  /// @param normalized whether those are looked for that are found in normalized text, or the others
+  /// Calls `visit_token` with the tokens that are found in a text, and `visit_text` with the parts between them and
+  /// their offsets, in order.
+  /// @param normalized looks for the tokens of normalized text, else for those of raw text
   void split(std::string_view text, bool normalized,
              const std::function<void(std::string_view part, std::size_t begin)>& visit_text,
              const std::function<void(const AddedToken&)>& visit_token) const;
@@ -66,7 +66,7 @@ class AddedTokens {
  private:
   std::vector<AddedToken> tokens_;
   std::unordered_map<std::string, std::size_t> by_text_;
-  TokenTrie tries_[2];  // of the raw text, of the normalized one
+  TokenTrie tries_[2];  // [0] has the tokens of raw text, [1] those of normalized text
 };
 
 }  // namespace espalier

@@ -18,20 +18,21 @@ namespace espalier {
 class Bpe {
  public:
   struct Options {
-    bool bytes = false;          ///< words begin as bytes, and texts of tokens are bytes; else as characters of UTF-8
+    bool bytes = false;          ///< a word is first split into bytes, else into characters of UTF-8
     bool byte_fallback = false;  ///< a character without a token becomes the tokens <0x00> to <0xFF> of its bytes
-    TokenId unknown = -1;        ///< the token of what has none; -1: that is left out
-    bool fuse_unknown = false;   ///< neighbours of that kind are one token
-    bool ignore_merges = false;  ///< a word that is a token is not looked into
+    TokenId unknown = -1;        ///< the token of a character without one; -1: such characters are left out
+    bool fuse_unknown = false;   ///< neighbouring characters without a token become one unknown token
+    bool ignore_merges = false;  ///< a word that is a token stays whole, whatever the merges would make of it
   };
-  /// Left, right: the ids of two tokens, whose texts one after the other are a token's.
+  /// The ids of the left and of the right token of a merge. Their texts together are the text of a token.
   using Pair = std::pair<TokenId, TokenId>;
 
   /// @param merges the lowest rank first
-  /// @throws std::runtime_error for a pair whose texts together are no token's
+  /// @throws std::runtime_error for a pair whose texts together are the text of no token
   Bpe(Vocabulary vocabulary, const std::vector<Pair>& merges, const Options& options);
 
-  /// With tiktoken's ranks: all pairs whose texts together are a token's are merged, and its id is the rank.
+  /// Byte pair encoding with tiktoken's ranks: every pair whose texts together are a token's text is a merge, and the
+  /// id of that token is the rank of the merge.
   /// @throws std::runtime_error where a byte has no token
   static Bpe of_ranks(Vocabulary vocabulary, bool ignore_merges);
 
@@ -40,7 +41,8 @@ class Bpe {
   /// Appends the tokens of a word, which is not empty.
   void encode_word(std::string_view word, std::vector<TokenId>& tokens) const;
 
-  /// No merge goes over the border between another character and this one: words may be cut there.
+  /// Is there no merge of a token that ends with another character and a token that begins with `mark`? Then a word may
+  /// be cut before each mark, and its tokens stay the same.
   bool never_merges_into(std::string_view mark) const;
 
  private:
@@ -53,10 +55,10 @@ class Bpe {
   Vocabulary vocabulary_;
   Options options_;
   MergeTable merges_;
-  std::array<TokenId, 256> byte_tokens_{};      // of words that begin as bytes
-  std::array<TokenId, 256> fallback_tokens_{};  // <0x00> to <0xFF>
+  std::array<TokenId, 256> byte_tokens_{};      // by byte; only with options_.bytes
+  std::array<TokenId, 256> fallback_tokens_{};  // by byte: the tokens <0x00> to <0xFF>
   std::vector<TokenId> character_tokens_;       // by code point
-  std::uint64_t id_;                            // of its words in caches
+  std::uint64_t id_;                            // marks this object's words in the cache of words
 };
 
 /// Merges the tokens from `first` on.

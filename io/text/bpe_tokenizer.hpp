@@ -13,8 +13,8 @@ namespace espalier {
 
 /// What a BpeTokenizer is made of.
 struct BpeParts {
-  std::string kind = "bpe";   ///< the begin of its name
-  std::string contents = {};  ///< what its name tells from others
+  std::string kind = "bpe";   ///< the beginning of its name
+  std::string contents = {};  ///< its name has the hash of this
   Bpe bpe;
   AddedTokens added_tokens = {};
   Normalizer normalizer = {};

@@ -14,7 +14,7 @@ class ByteTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<TokenId>& tokens, EncodeOptions options = {}) const override;
   std::string decode(std::span<const TokenId> tokens, bool skip_special_tokens = false) const override;
   TokenId special_token(std::string_view) const override { return -1; }
-  bool is_local() const override { return true; }
+  bool can_split_anywhere() const override { return true; }
 };
 
 }  // namespace espalier

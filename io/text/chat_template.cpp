@@ -8,28 +8,20 @@
 #include "io/file.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
+#include "io/text/normalizer.hpp"
 #include "io/text/utf8.hpp"
 
 namespace espalier {
 namespace {
 
-// As Python's str.strip().
-bool is_space(std::uint32_t c) {
-  return (c >= 0x9 && c <= 0xD) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
+// What Python's str.strip() removes.
+bool is_space(std::uint32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 std::string_view stripped_content(std::string_view text) {
   while (!text.empty() && is_space(code_point(text)))
     text.remove_prefix(character_bytes(text));
-  while (!text.empty()) {
-    std::size_t last = text.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80)
-      --last;
-    if (!is_space(code_point(text.substr(last))))
-      break;
-    text.remove_suffix(text.size() - last);
-  }
+  while (!text.empty() && is_space(code_point(last_character(text))))
+    text.remove_suffix(last_character(text).size());
   return text;
 }
 
@@ -40,19 +32,19 @@ std::string_view without_newlines(std::string_view text, bool at_end) {
 
 // Qwen3 takes what stands before the last </think> out of an answer, and writes it before the answers behind the last
 // question alone.
-struct Thought {
-  std::string_view thought;
+struct Reasoning {
+  std::string_view text;
   std::string_view answer;
 };
 
-Thought thought_of(std::string_view content) {
+Reasoning reasoning_of(std::string_view content) {
   const std::size_t last = content.rfind("</think>");
   if (last == std::string_view::npos)
     return {"", content};
-  std::string_view thought = content.substr(0, content.find("</think>"));
-  if (const std::size_t begin = thought.rfind("<think>"); begin != std::string_view::npos)
-    thought.remove_prefix(begin + 7);
-  return {without_newlines(thought, true), without_newlines(content.substr(last + 8), false)};
+  std::string_view text = content.substr(0, content.find("</think>"));
+  if (const std::size_t begin = text.rfind("<think>"); begin != std::string_view::npos)
+    text.remove_prefix(begin + 7);
+  return {without_newlines(text, true), without_newlines(content.substr(last + 8), false)};
 }
 
 bool is_tool_response(std::string_view content) {
@@ -131,11 +123,11 @@ std::vector<ChatPart> ChatTemplate::render(std::span<const ChatMessage> messages
     std::string_view content = content_of(assistant, messages[i].content);
     add(parts, assistant.begin, false);
     add(parts, before_answer, true);
-    if (thinks) {
-      const Thought thought = thought_of(content);
-      content = thought.answer;
-      if (i > question && (i + 1 == messages.size() || !thought.thought.empty())) {
-        add(parts, fmt::format("<think>\n{}\n</think>\n\n", thought.thought), true);
+    if (has_reasoning) {
+      const Reasoning reasoning = reasoning_of(content);
+      content = reasoning.answer;
+      if (i > question && (i + 1 == messages.size() || !reasoning.text.empty())) {
+        add(parts, fmt::format("<think>\n{}\n</think>\n\n", reasoning.text), true);
         content = without_newlines(content, false);
       }
     }

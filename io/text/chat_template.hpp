@@ -51,7 +51,7 @@ struct ChatTemplate {
   std::optional<std::string> default_system = {};  ///< of a conversation without a system message
   std::string before_first_system = {};            ///< stands before its content
   bool alternates = false;                         ///< user and assistant take turns
-  bool thinks = false;                             ///< Qwen3: answers behind the last question have a <think> block
+  bool has_reasoning = false;                      ///< Qwen3: answers behind the last question have a <think> block
 
   /// @throws ChatError for a role, or an order of roles, that the template does not take
   std::vector<ChatPart> render(std::span<const ChatMessage> messages) const;

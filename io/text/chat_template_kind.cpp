@@ -64,7 +64,7 @@ std::optional<std::string> default_system(const JinjaTags& tags) {
       refuse_template("has two system messages of its own");
     found = text;
   }
-  const bool has_other = has(tags, "{{'<|im_start|>system\n'}}");  // goes on with a text: only for tools
+  const bool has_other = has(tags, "{{'<|im_start|>system\n'}}");  // a text follows: only for tools
   if (has_other && !has(tags, "{%iftools%}{{'<|im_start|>system\n'}}"))
     refuse_template("writes a system message in a way that is not known");
   return found;
@@ -78,8 +78,8 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
           "'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>\n'",
           "'<|im_start|>'+message['role']+'\n'+content+'<|im_end|>'+'\n'"});
   require_none(tags, {"bos_token", "eos_token", "strftime_now", "|trim", "|upper", "|replace", "{{'<think>\n'}}"});
-  const bool thinks = has(tags, "think>");
-  if (thinks) {  // as Qwen3 does, or not at all
+  const bool has_reasoning = has(tags, "think>");
+  if (has_reasoning) {  // as Qwen3 does, or not at all
     require_part(
         tags,
         "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}{{'<|im_start|>'+"
@@ -95,7 +95,7 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
           .assistant = {"<|im_start|>assistant\n", "<|im_end|>"},
           .after_answer = "\n",
           .default_system = own_system,
-          .thinks = thinks};
+          .has_reasoning = has_reasoning};
 }
 
 ChatTemplate llama3(const JinjaTags& tags, const std::string& bos) {

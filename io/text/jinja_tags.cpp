@@ -9,11 +9,10 @@
 #include <stdexcept>
 
 #include "core/printable_text.hpp"
+#include "io/strings.hpp"
 
 namespace espalier {
 namespace {
-
-constexpr std::string_view white = " \t\n\r\f\v";
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -55,7 +54,7 @@ std::string content_at(std::string_view text, std::size_t& at, std::string_view 
       at += 1 + name.size();
       continue;
     }
-    if (white.find(c) == std::string_view::npos)
+    if (ascii_white_space.find(c) == std::string_view::npos)
       content += c;
     ++at;
   }
@@ -74,13 +73,13 @@ std::string_view written(std::string_view text, std::string_view tag_before, std
     text.remove_suffix(1);
   bool begins_line = tag_before.empty();
   if (tag_before.size() > 2 && tag_before[tag_before.size() - 3] == '-') {
-    text.remove_prefix(std::min(text.size(), text.find_first_not_of(white)));
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of(ascii_white_space)));
   } else if (is_block_before && text.starts_with('\n')) {
     text.remove_prefix(1);
     begins_line = true;
   }
   if (tag_behind.size() > 2 && tag_behind[2] == '-') {
-    text = text.substr(0, text.find_last_not_of(white) + 1);
+    text = text.substr(0, text.find_last_not_of(ascii_white_space) + 1);
   } else if (tag_behind.starts_with("{%") || tag_behind.starts_with("{#")) {
     const std::size_t line = text.find_last_not_of(" \t") + 1;
     if (line == 0 ? begins_line : text[line - 1] == '\n')

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json_fields.hpp"
 #include "io/text/tokenizer_json_parts.hpp"
-#include "io/text/vocabulary.hpp"
 
 // What stands around a text: begin of text, end of text.
 
@@ -12,10 +11,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t most_pieces = 1000;
-
-TokenId id_of(const Json& value, const char* key) {
-  return value_from<TokenId>(value, key, IntegerRange{0, Vocabulary::most_tokens - 1});
-}
 
 void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<TokenId>& suffix) {
   const std::string part = "post_processor TemplateProcessing";
@@ -36,7 +31,7 @@ void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<T
     const std::string name = field<std::string>(object_field(piece, "SpecialToken"), "id");
     const Json& ids = list_field(object_field(special_tokens, name.c_str()), "ids", most_pieces);
     for (const Json& id : ids)
-      (num_texts == 0 ? before : after).push_back(id_of(id, "ids"));
+      (num_texts == 0 ? before : after).push_back(token_id_from(id, "ids"));
   }
   if (num_texts == 0)
     throw UnsupportedTokenizerPart(part + ".single", "no text", "$A once");
@@ -49,7 +44,7 @@ TokenId id_of_pair(const Json& json, const char* key) {
   const Json& pair = list_field(json, key, 2);
   if (pair.size() != 2)
     refuse_field(key, pair, "a token and its id");
-  return id_of(pair[1], key);
+  return token_id_from(pair[1], key);
 }
 
 }  // namespace

@@ -18,20 +18,19 @@ struct SplitPart {
   bool is_match = false;
 };
 
-std::vector<SplitPart> split_parts(const SplitStep& step, std::string_view text) {
-  std::vector<SplitPart> parts;
+// Calls `visit` with the matches of the pattern and with the parts between them, in order.
+void for_each_part(const SplitStep& step, std::string_view text, const auto& visit) {
   for (std::size_t at = 0; at < text.size();) {
     const Regex::Match match = step.pattern.find(text, at);
     if (match.begin > at)
-      parts.push_back({at, match.begin, step.invert});
+      visit(SplitPart{at, match.begin, step.invert});
     if (match.end > match.begin)
-      parts.push_back({match.begin, match.end, !step.invert});
+      visit(SplitPart{match.begin, match.end, !step.invert});
     at = match.end;
   }
-  return parts;
 }
 
-// Parts that become one word have their ends and begins moved into the first of them, or the last.
+// Replaces neighbouring parts that become one word by one part, which spans them all.
 void merge_parts(std::vector<SplitPart>& parts, SplitBehavior behavior) {
   std::vector<SplitPart> merged;
   const bool backwards = behavior == SplitBehavior::merged_with_next;
@@ -54,24 +53,20 @@ void merge_parts(std::vector<SplitPart>& parts, SplitBehavior behavior) {
 }
 
 void split_word(const SplitStep& step, std::string_view text, Words& words) {
+  const auto add_word = [&](const SplitPart& part) { words.push_back(text.substr(part.begin, part.end - part.begin)); };
   if (step.behavior == SplitBehavior::isolated) {
-    for (std::size_t at = 0; at < text.size();) {
-      const Regex::Match match = step.pattern.find(text, at);
-      if (match.begin > at)
-        words.push_back(text.substr(at, match.begin - at));
-      if (match.end > match.begin)
-        words.push_back(text.substr(match.begin, match.end - match.begin));
-      at = match.end;
-    }
-    return;
-  }
-  std::vector<SplitPart> parts = split_parts(step, text);
-  if (step.behavior == SplitBehavior::removed)
-    std::erase_if(parts, [](const SplitPart& part) { return part.is_match; });
-  else
+    for_each_part(step, text, add_word);
+  } else if (step.behavior == SplitBehavior::removed) {
+    for_each_part(step, text, [&](const SplitPart& part) {
+      if (!part.is_match)
+        add_word(part);
+    });
+  } else {
+    std::vector<SplitPart> parts;
+    for_each_part(step, text, [&](const SplitPart& part) { parts.push_back(part); });
     merge_parts(parts, step.behavior);
-  for (const SplitPart& part : parts)
-    words.push_back(text.substr(part.begin, part.end - part.begin));
+    std::ranges::for_each(parts, add_word);
+  }
 }
 
 void split_before_marks(std::string_view text, std::string_view mark, Words& words) {
@@ -82,7 +77,7 @@ void split_before_marks(std::string_view text, std::string_view mark, Words& wor
   }
 }
 
-// What a step that changes texts keeps of them.
+// Owns the texts that a step has changed; words are views of them.
 using WordTexts = std::deque<std::string>;
 
 void apply_step(const SplitStep& step, const Words& from, bool, WordTexts&, Words& words) {

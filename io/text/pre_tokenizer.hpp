@@ -18,18 +18,18 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 struct SplitStep {
   Regex pattern;
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool invert = false;  ///< what lies between the matches is what counts as matches
+  bool invert = false;  ///< the parts between the pattern's matches are taken as the matches
 };
 
-/// Spaces become a mark, which also begins a text.
+/// Replaces spaces by a mark, and puts a mark before the text.
 struct MetaspaceStep {
   enum class Prepend { first, never, always };
   std::string mark = "\xE2\x96\x81";  ///< U+2581
-  Prepend prepend = Prepend::always;  ///< first: to the begin of the whole text alone
-  bool split = true;                  ///< before each mark
+  Prepend prepend = Prepend::always;  ///< first: only at the beginning of the whole text
+  bool split = true;                  ///< each mark begins a word
 };
 
-/// A space begins each piece that does not begin with one.
+/// Puts a space before each word that does not begin with one.
 struct PrefixSpaceStep {};
 
 using PreTokenizerStep = std::variant<SplitStep, MetaspaceStep, PrefixSpaceStep>;
@@ -40,7 +40,7 @@ class PreTokenizer {
   void add(PreTokenizerStep step) { steps_.push_back(std::move(step)); }
 
   /// Calls `visit` with the words in order; the views last as long as the call.
-  /// @param is_begin of the whole text
+  /// @param is_begin whether `text` is the beginning of the whole text
   void for_each_word(std::string_view text, bool is_begin, const std::function<void(std::string_view)>& visit) const;
 
  private:

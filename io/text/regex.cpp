@@ -14,7 +14,6 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t longest_pattern = 16384;  // bytes
 constexpr std::uint32_t most_match_steps = 10'000'000;
 constexpr std::uint32_t most_match_kilobytes = 65536;
 
@@ -91,7 +90,8 @@ Regex::Match Regex::find(std::string_view text, std::size_t from) const {
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
     if (compiled_->has_jit)
       found = pcre2_jit_match(compiled_->code, subject, text.size(), from, 0, &data, compiled_->limits);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_JIT_BADOPTION)  // the interpreter's is on the heap
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_JIT_BADOPTION)
+      // The compiled code has a small stack of its own. The interpreter takes its stack from the heap.
       found = pcre2_match(compiled_->code, subject, text.size(), from, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK, &data,
                           compiled_->limits);
     if (found == PCRE2_ERROR_NOMATCH)

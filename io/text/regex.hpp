@@ -26,6 +26,8 @@ class UnsupportedPattern : public std::runtime_error {
 /// work and the memory of a match are limited, so that no pattern hangs.
 class Regex {
  public:
+  static constexpr std::size_t longest_pattern = 16384;  ///< bytes
+
   /// @throws UnsupportedPattern; std::runtime_error for a pattern that is none
   Regex(std::string_view pattern, RegexDialect dialect);
   ~Regex();

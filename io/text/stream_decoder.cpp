@@ -10,7 +10,8 @@
 namespace espalier {
 namespace {
 
-// Tokens that may wait for the rest of a character of four bytes. A model that makes nothing but broken ones is read.
+// How many tokens wait for the rest of a character, which has at most four bytes. The text of more tokens is returned
+// as it is, so that a model that writes broken characters only has an output, too.
 constexpr std::size_t most_held_tokens = 8;
 constexpr std::size_t most_kept_tokens = 256;
 
@@ -25,7 +26,8 @@ std::string StreamDecoder::take(bool all) {
   if (!all && (unfinished_bytes(text) > 0 || text.ends_with(replacement_character)))
     return {};
   std::string piece = text.substr(common_prefix(text, text_));
-  // Earlier tokens are forgotten, unless the last ones are spaces alone: some decoders take those off a begin.
+  // Earlier tokens are dropped, unless the last tokens are only spaces: some decoders strip spaces at the beginning of
+  // a text.
   const auto num_returned = static_cast<std::ptrdiff_t>(num_returned_);
   const std::vector<TokenId> last(tokens_.begin() + num_returned, tokens_.end());
   text_ = tokenizer_.decode(last, skip_special_tokens_);

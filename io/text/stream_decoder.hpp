@@ -23,13 +23,16 @@ class StreamDecoder {
   std::string finish();
 
  private:
+  /// The text that is new. @param all also an incomplete character
   std::string take(bool all);
 
   const Tokenizer& tokenizer_;
   bool skip_special_tokens_;
-  std::vector<TokenId> tokens_;  // the last of those whose text was returned, which may decide about spaces, and others
-  std::size_t num_returned_ = 0;  // of them
-  std::string text_;              // of those
+  // First come tokens whose text was returned: they decide whether the decoder keeps a space behind them. Then come
+  // tokens whose text was not returned yet.
+  std::vector<TokenId> tokens_;
+  std::size_t num_returned_ = 0;  // how many of tokens_ had their text returned
+  std::string text_;              // the text of the first num_returned_ tokens
 };
 
 }  // namespace espalier

@@ -18,7 +18,7 @@ class TextDecoder {
   void add_fuse();           ///< all texts become one
   void add_strip(std::string character, std::size_t left, std::size_t right);  ///< off each, so often at most
   void add_replace(Regex pattern, std::string by);
-  /// The mark is a space, and nothing at the begin of the first text if one was `prepended` there.
+  /// The mark is a space, and nothing at the beginning of the first text if one was `prepended` there.
   void add_metaspace(std::string mark, bool prepended);
 
   /// Is it the bytes of byte_level_alphabet() alone, which have been looked up before?

@@ -55,23 +55,23 @@ RankLine rank_line(std::string_view line) {
   RankLine read;
   if (space == std::string_view::npos)
     return read;
-  const std::string_view number = line.substr(space + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), read.rank);
-  if (error != std::errc() || end != number.data() + number.size())
+  const std::string_view rank = line.substr(space + 1);
+  const auto [end, error] = std::from_chars(rank.data(), rank.data() + rank.size(), read.rank);
+  if (error != std::errc() || end != rank.data() + rank.size())
     read.rank = -1;
   read.token = base64_decoded(line.substr(0, space));
   return read;
 }
 
-// Calls `visit` with the lines that are not empty, and their numbers.
+// Calls `visit` with the lines that are not empty, and their line numbers.
 void for_each_rank_line(std::string_view text, const auto& visit) {
-  for (std::size_t number = 1; !text.empty(); ++number) {
+  for (std::size_t line_number = 1; !text.empty(); ++line_number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r'))
       line.remove_suffix(1);
     if (!line.empty())
-      visit(line, number);
+      visit(line, line_number);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
@@ -80,7 +80,7 @@ void for_each_rank_line(std::string_view text, const auto& visit) {
 TiktokenSplit split_beside(const Path& path) {
   const std::string text = read_file(path, ExitCode::data, LargestFile::config);
   const nlohmann::json json = parse_json(text);
-  TiktokenSplit split{.pattern = field<std::string>(json, "pattern", std::size_t{16384}),
+  TiktokenSplit split{.pattern = field<std::string>(json, "pattern", Regex::longest_pattern),
                       .nfc = field_or<bool>(json, "nfc", false)};
   const nlohmann::json& special_tokens = object_field_or_empty(json, "special_tokens");
   for (const auto& [token, id] : special_tokens.items())
@@ -116,21 +116,17 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
   try {
     Vocabulary vocabulary;
     std::vector<std::string> texts;
-    const auto put_text = [&](TokenId id, const std::string& token) {
-      texts.resize(std::max(texts.size(), static_cast<std::size_t>(id) + 1));
-      texts[static_cast<std::size_t>(id)] = token;
-    };
     Index num_ranks = 0;
-    for_each_rank_line(text, [&](std::string_view line, std::size_t number) {
+    for_each_rank_line(text, [&](std::string_view line, std::size_t line_number) {
       const RankLine read = rank_line(line);
       // an empty token ("= 50256" in Whisper's files) is never made
       if (read.rank < 0 || (read.token.empty() && !line.starts_with('=')))
-        throw std::runtime_error(fmt::format("line {} is no token in base64 and its rank", number));
+        throw std::runtime_error(fmt::format("line {} is no token in base64 and its rank", line_number));
       ++num_ranks;
       if (read.token.empty())
         return;
       vocabulary.add(read.token, read.rank);
-      put_text(read.rank, read.token);
+      set_text(texts, read.rank, read.token);
     });
     TiktokenSplit split = split_of(path, num_ranks);
     BpeParts parts{.kind = "tiktoken", .contents = text, .bpe = Bpe::of_ranks(std::move(vocabulary), true)};
@@ -147,7 +143,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
             fmt::format("the special token {:.60} has the id {}, which is another token's or "
                         "no id",
                         token, id));
-      put_text(id, token);
+      set_text(texts, id, token);
       parts.contents += fmt::format("\n{} {}", id, token);
       parts.added_tokens.add({.text = token, .id = id, .special = true}, token);
     }

@@ -47,7 +47,7 @@ class Tokenizer {
   virtual TokenId special_token(std::string_view text) const = 0;
 
   /// May a text be cut anywhere, and its parts encoded one by one?
-  virtual bool is_local() const { return false; }
+  virtual bool can_split_anywhere() const { return false; }
 };
 
 /// The file itself, or that of a directory: tokenizer.json, tokenizer.model (SentencePiece or tiktoken), or the only

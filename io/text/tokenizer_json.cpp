@@ -13,6 +13,7 @@
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/json_text.hpp"
+#include "io/strings.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/byte_level_alphabet.hpp"
 #include "io/text/tokenizer_json_parts.hpp"
@@ -30,10 +31,6 @@ const Json& part_of(const Json& json, const char* key) {
   static const Json null;
   const auto found = json.find(key);
   return found == json.end() ? null : *found;
-}
-
-TokenId id_from(const Json& value, const char* key) {
-  return value_from<TokenId>(value, key, IntegerRange{0, Vocabulary::most_tokens - 1});
 }
 
 // Parts of a model that make other tokens, and that no model of today has.
@@ -55,12 +52,6 @@ struct ReadVocabulary {
   std::vector<std::string> texts;
 };
 
-void put_text(std::vector<std::string>& texts, TokenId id, std::string text) {
-  if (texts.size() <= static_cast<std::size_t>(id))
-    texts.resize(static_cast<std::size_t>(id) + 1);
-  texts[static_cast<std::size_t>(id)] = std::move(text);
-}
-
 std::string decoded_text(const std::string& text, bool bytes) {
   return bytes ? bytes_of_byte_level(text).value_or(text) : text;
 }
@@ -71,10 +62,10 @@ ReadVocabulary vocabulary_of(const Json& model, bool bytes, bool decodes_bytes) 
   if (vocab.size() > static_cast<std::size_t>(Vocabulary::most_tokens))
     refuse_field("vocab", vocab, fmt::format("at most {} tokens", Vocabulary::most_tokens));
   for (const auto& [text, value] : vocab.items()) {
-    const TokenId id = id_from(value, "vocab");
+    const TokenId id = token_id_from(value, "vocab");
     if (text.size() > longest_token)
       throw std::runtime_error(fmt::format("a token of {} bytes, wanted at most {}", text.size(), longest_token));
-    put_text(read.texts, id, decoded_text(text, decodes_bytes));
+    set_text(read.texts, id, decoded_text(text, decodes_bytes));
     if (!bytes)
       read.vocabulary.add(text, id);
     else if (std::optional<std::string> in_bytes = bytes_of_byte_level(text))
@@ -135,7 +126,7 @@ Bpe bpe_of(const Json& model, ReadVocabulary& read, bool bytes) {
 AddedToken added_token_of(const Json& json) {
   require_keys(json, "added_tokens", {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   return {.text = field<std::string>(json, "content"),
-          .id = id_from(any_field(json, "id"), "id"),
+          .id = token_id_from(any_field(json, "id"), "id"),
           .special = field<bool>(json, "special"),
           .normalized = field<bool>(json, "normalized"),
           .left_strip = field<bool>(json, "lstrip"),
@@ -157,7 +148,7 @@ void add_tokens(const Json& json, const Json& vocab, bool decodes_bytes, BpePart
                                      fmt::format("the id {} of {:.60}", token.id, printable_line(token.text)),
                                      fmt::format("{}, as the vocabulary gives it", id));
     std::string text = token.normalized ? parts.normalizer.apply(token.text) : token.text;
-    put_text(parts.texts, token.id, decoded_text(text, decodes_bytes));
+    set_text(parts.texts, token.id, decoded_text(text, decodes_bytes));
     parts.added_tokens.add(std::move(token), std::move(text));
   }
 }
@@ -200,7 +191,7 @@ BpeParts parts_from(const Json& json) {
 bool is_tokenizer_json(std::string_view begin) {
   if (begin.starts_with("\xef\xbb\xbf"))  // a byte order mark
     begin.remove_prefix(3);
-  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  const std::size_t first = begin.find_first_not_of(json_white_space);
   return first != std::string_view::npos && begin[first] == '{';
 }
 

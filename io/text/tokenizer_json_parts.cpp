@@ -9,6 +9,7 @@
 #include "io/json_fields.hpp"
 #include "io/json_text.hpp"
 #include "io/text/utf8.hpp"
+#include "io/text/vocabulary.hpp"
 
 namespace espalier {
 namespace {
@@ -27,7 +28,7 @@ Regex pattern_field(const Json& json, const std::string& part) {
   if (pattern.contains("String"))
     return {field<std::string>(pattern, "String"), RegexDialect::plain_text};
   try {
-    return {field<std::string>(pattern, "Regex", std::size_t{16384}), RegexDialect::oniguruma};
+    return {field<std::string>(pattern, "Regex", Regex::longest_pattern), RegexDialect::oniguruma};
   } catch (const UnsupportedPattern& unsupported) {
     throw UnsupportedTokenizerPart(part + ".pattern", unsupported.what(), "a pattern without it");
   }
@@ -141,6 +142,10 @@ void require_keys(const Json& json, const std::string& part, std::initializer_li
     if (std::ranges::find(keys, key) == keys.end())
       throw UnsupportedTokenizerPart(part, fmt::format("the key {:.60}", json_text(Json(key))),
                                      fmt::format("{}", fmt::join(keys, ", ")));
+}
+
+TokenId token_id_from(const Json& value, const char* key) {
+  return value_from<TokenId>(value, key, IntegerRange{0, Vocabulary::most_tokens - 1});
 }
 
 std::string type_of(const Json& json) { return field<std::string>(json, "type"); }

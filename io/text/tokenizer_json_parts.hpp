@@ -35,6 +35,9 @@ class UnsupportedTokenizerPart : public std::runtime_error {
 /// @throws UnsupportedTokenizerPart for a key that is none of these; std::runtime_error where `json` is no object
 void require_keys(const nlohmann::json& json, const std::string& part, std::initializer_list<std::string_view> keys);
 
+/// The id of a token. @param key under which it stands, for the message of std::runtime_error
+TokenId token_id_from(const nlohmann::json& value, const char* key);
+
 /// The "type" of a part.
 std::string type_of(const nlohmann::json& json);
 

@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// How far the bytes at the begin go that are a character, or begin one; `complete` says which.
+// How many bytes at the beginning of a text are a character, or its first part. `complete`: are they all of it?
 std::size_t character_part(std::string_view text, bool& complete) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
@@ -22,7 +22,7 @@ std::size_t character_part(std::string_view text, bool& complete) {
   const unsigned highest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   std::size_t end = 1;
   if (end < text.size() && byte(1) >= lowest && byte(1) <= highest)
-    for (++end; end < std::min(size, text.size()) && (byte(end) & 0xC0) == 0x80;)
+    for (++end; end < std::min(size, text.size()) && continues_character(text[end]);)
       ++end;
   complete = end == size;
   return end;

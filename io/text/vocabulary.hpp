@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/scalars.hpp"
@@ -47,5 +48,12 @@ class Vocabulary {
   std::vector<bool> has_text_;
   std::unordered_map<std::string_view, TokenId> ids_;
 };
+
+/// Sets the text of a token in a list of all texts by their ids, which grows as needed.
+inline void set_text(std::vector<std::string>& texts, TokenId id, std::string text) {
+  if (texts.size() <= static_cast<std::size_t>(id))
+    texts.resize(static_cast<std::size_t>(id) + 1);
+  texts[static_cast<std::size_t>(id)] = std::move(text);
+}
 
 }  // namespace espalier

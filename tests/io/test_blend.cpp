@@ -52,7 +52,8 @@ TEST(Blend, draws_the_same_wherever_it_is_asked) {
       const std::size_t sample = random() % sets.size();
       const Blend::Draw draw = blend.at(static_cast<Index>(sample));
       ASSERT_EQ('a' + draw.set, static_cast<std::size_t>(sets[sample])) << sample;
-      ASSERT_EQ(draw.number, std::count(sets.begin(), sets.begin() + static_cast<std::ptrdiff_t>(sample), sets[sample]))
+      ASSERT_EQ(draw.index_in_set,
+                std::count(sets.begin(), sets.begin() + static_cast<std::ptrdiff_t>(sample), sets[sample]))
           << sample;
     }
   }
@@ -66,7 +67,7 @@ TEST(Blend, every_draw_of_a_set_comes_once_also_behind_what_doubles_count) {
     EXPECT_EQ(std::accumulate(next.begin(), next.end(), Index{0}), begin);
     for (Index sample = begin; sample < begin + 100; ++sample) {
       const Blend::Draw draw = blend.at(sample);
-      ASSERT_EQ(draw.number, next[draw.set]++) << sample;
+      ASSERT_EQ(draw.index_in_set, next[draw.set]++) << sample;
     }
     for (std::size_t set = 0; set < 3; ++set)
       EXPECT_NEAR(static_cast<double>(next[set]), blend.weights()[set] * static_cast<double>(begin + 100), 1);

@@ -88,9 +88,9 @@ TEST(ChatTemplate, answers_end_with_their_end) {
       if (part.is_answer)
         answers.push_back(part.text);
     const std::string space = chat.before_answer;
-    const std::string thought = chat.thinks ? "<think>\n\n</think>\n\n" : "";
+    const std::string reasoning = chat.has_reasoning ? "<think>\n\n</think>\n\n" : "";
     EXPECT_EQ(answers, (std::vector<std::string>{space + "two" + chat.assistant.end,
-                                                 space + thought + "four" + chat.assistant.end}))
+                                                 space + reasoning + "four" + chat.assistant.end}))
         << name;
   }
 }
@@ -111,10 +111,10 @@ TEST(ChatTemplate, tokens_are_those_of_transformers) {
       const std::vector<ChatMessage> messages = messages_of(fixture["conversations"][std::stoul(number)]);
       const ConversationTokens conversation = encode_conversation(messages, chat, *tokenizer);
       EXPECT_EQ(conversation.tokens, ids.get<std::vector<TokenId>>());
-      ASSERT_EQ(conversation.counts.size(), conversation.tokens.size());
+      ASSERT_EQ(conversation.loss_mask.size(), conversation.tokens.size());
       std::vector<TokenId> counted;
       for (std::size_t i = 0; i < conversation.tokens.size(); ++i)
-        if (conversation.counts[i] == 1)
+        if (conversation.loss_mask[i] == 1)
           counted.push_back(conversation.tokens[i]);
       std::string answers;
       for (const ChatMessage& message : messages)

@@ -32,15 +32,15 @@ std::string line_of(const std::string& question, const std::string& answer) {
 
 struct TokensAndMask {
   std::vector<TokenId> tokens;
-  std::vector<std::uint8_t> counts;
+  std::vector<std::uint8_t> loss_mask;
 };
 
 TokensAndMask content_of(const TokenFile& file) {
   TokensAndMask content;
   content.tokens.resize(static_cast<std::size_t>(file.num_tokens()));
-  content.counts.resize(content.tokens.size());
+  content.loss_mask.resize(content.tokens.size());
   file.read(0, content.tokens);
-  file.read_loss_mask(0, content.counts);
+  file.read_loss_mask(0, content.loss_mask);
   return content;
 }
 
@@ -128,7 +128,7 @@ TEST(Conversation, has_the_tokens_of_its_text_by_every_kind_of_tokenizer) {
     const auto tokenizer = load_tokenizer(path);
     const ChatTemplate chat = chat_of(kind);
     const TokenId end = answer_end_token(chat, *tokenizer);
-    const auto [tokens, counts] = encode_conversation(messages, chat, *tokenizer);
+    const auto [tokens, loss_mask] = encode_conversation(messages, chat, *tokenizer);
     std::string text;
     for (const ChatPart& part : chat.render(messages))
       text += part.text;
@@ -137,9 +137,9 @@ TEST(Conversation, has_the_tokens_of_its_text_by_every_kind_of_tokenizer) {
     EXPECT_EQ(tokens, whole) << path << ", " << kind;
     int num_ends = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      num_ends += tokens[i] == end && counts[i] == 1 ? 1 : 0;
+      num_ends += tokens[i] == end && loss_mask[i] == 1 ? 1 : 0;
     EXPECT_EQ(num_ends, 2) << path << ", " << kind;
-    EXPECT_EQ(counts.front(), 0);
+    EXPECT_EQ(loss_mask.front(), 0);
   };
   for (const nlohmann::json& known : chat_fixture()["ids"]) {
     write_tokenizer(directory.path(), known["tokenizer"], known["added"]);
@@ -173,17 +173,17 @@ TEST_F(Conversations, stand_one_behind_the_other) {
     EXPECT_EQ(summary.train.num_tokens, file.num_tokens());
     EXPECT_EQ(file.info().row_length, 0);
     std::vector<TokenId> tokens;
-    std::vector<std::uint8_t> counts;
+    std::vector<std::uint8_t> loss_mask;
     std::istringstream lines(read_bytes(directory / "chats.jsonl"));
     for (std::string line; std::getline(lines, line);) {
       const ConversationTokens expected = tokens_of(line);
       tokens.insert(tokens.end(), expected.tokens.begin(), expected.tokens.end());
-      counts.insert(counts.end(), expected.counts.begin(), expected.counts.end());
+      loss_mask.insert(loss_mask.end(), expected.loss_mask.begin(), expected.loss_mask.end());
     }
     const TokensAndMask content = content_of(file);
     EXPECT_EQ(content.tokens, tokens);
-    EXPECT_EQ(content.counts, counts);
-    EXPECT_EQ(summary.train.num_counted, std::accumulate(counts.begin(), counts.end(), Index{0}));
+    EXPECT_EQ(content.loss_mask, loss_mask);
+    EXPECT_EQ(summary.train.num_targets, std::accumulate(loss_mask.begin(), loss_mask.end(), Index{0}));
   }
 }
 
@@ -198,19 +198,19 @@ TEST_F(Conversations, stand_in_rows) {
   EXPECT_GT(summary.train.num_cut, 0);
   EXPECT_EQ(summary.train.num_conversations + summary.train.num_left_out, 60);
   std::vector<std::vector<TokenId>> expected;
-  Index num_counted = 0;
+  Index num_targets = 0;
   std::istringstream lines(read_bytes(directory / "chats.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     ConversationTokens conversation = tokens_of(line);
     conversation.tokens.resize(std::min<std::size_t>(conversation.tokens.size(), length));
-    conversation.counts.resize(conversation.tokens.size());
-    if (std::ranges::count(conversation.counts, 1) == 0)
+    conversation.loss_mask.resize(conversation.tokens.size());
+    if (std::ranges::count(conversation.loss_mask, 1) == 0)
       continue;
-    num_counted += std::ranges::count(conversation.counts, 1);
+    num_targets += std::ranges::count(conversation.loss_mask, 1);
     expected.push_back(conversation.tokens);
   }
   const TokensAndMask content = content_of(file);
-  EXPECT_EQ(std::accumulate(content.counts.begin(), content.counts.end(), Index{0}), num_counted);
+  EXPECT_EQ(std::accumulate(content.loss_mask.begin(), content.loss_mask.end(), Index{0}), num_targets);
   std::vector<std::vector<TokenId>> found;
   const TokenId padding = tokenizer->special_token("<|im_end|>");
   for (Index row = 0; row < summary.train.num_rows; ++row) {
@@ -220,7 +220,7 @@ TEST_F(Conversations, stand_in_rows) {
     for (const Index end : ends) {
       std::vector<TokenId> document(content.tokens.begin() + begin, content.tokens.begin() + end);
       const auto last_counted = [&] {
-        return content.counts[static_cast<std::size_t>(begin) + document.size() - 1] == 1;
+        return content.loss_mask[static_cast<std::size_t>(begin) + document.size() - 1] == 1;
       };
       while (!document.empty() && end == ends.back() && document.back() == padding && !last_counted())
         document.pop_back();
@@ -240,14 +240,14 @@ TEST_F(Conversations, stand_in_rows) {
   EXPECT_THROW(loader(length - 1), Error);
   const SequentialLoader rows = loader(length);
   ASSERT_EQ(rows.num_samples(), summary.train.num_rows);
-  Index num_targets = 0;
+  Index num_loaded_targets = 0;
   for (Index row = 0; row < rows.num_samples(); ++row) {
     const Batch batch = rows.batch(row);
     const auto first = content.tokens.begin() + row * length;
     EXPECT_EQ(batch.inputs, std::vector<TokenId>(first, first + length));
-    num_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
+    num_loaded_targets += std::ranges::count_if(batch.targets, [](TokenId target) { return target >= 0; });
   }
-  EXPECT_EQ(num_targets, num_counted);
+  EXPECT_EQ(num_loaded_targets, num_targets);
 }
 
 TEST_F(Conversations, come_compressed_or_in_a_directory) {
@@ -284,6 +284,24 @@ TEST_F(Conversations, replace_what_a_killed_process_left) {
     EXPECT_EQ(pack({.sequence_length = 48 - length}).train.num_conversations, 60);
     for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
       EXPECT_FALSE(entry.path().filename().string().starts_with("train.bin.")) << entry.path();
+  }
+}
+
+// Training has a tenth of the conversations: its file is complete when the other one reaches the limit.
+TEST_F(Conversations, leave_nothing_where_the_second_file_cannot_be_written) {
+  const ConversationOptions options{.validation_fraction = 0.9};
+  pack(options, directory / "val.bin");
+  const auto train_bytes = std::filesystem::file_size(directory / "train.bin");
+  ASSERT_GT(std::filesystem::file_size(directory / "val.bin"), 2 * train_bytes);
+  for (const char* const name : {"train.bin", "val.bin"})
+    std::filesystem::remove(directory / name);
+  {
+    const FileSizeLimit limit(2 * train_bytes);
+    expect_error(ExitCode::write, {"val.bin"}, [&] { pack(options, directory / "val.bin"); });
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_FALSE(name.starts_with("train.bin") || name.starts_with("val.bin")) << name;
   }
 }
 

@@ -21,7 +21,7 @@ constexpr TokenId end_of_text = 0;
 struct Corpus {
   std::vector<TokenId> tokens;
   std::vector<int> documents;
-  std::vector<std::uint8_t> counts;
+  std::vector<std::uint8_t> loss_mask;
 };
 
 // Each token occurs once, so a sample is known by its first; but for end_of_text, in `with_ends` the last of each
@@ -35,7 +35,7 @@ Corpus random_corpus(unsigned seed, int num_documents, bool with_ends = false) {
       const bool ends = with_ends && i == length - 1;
       corpus.tokens.push_back(ends ? end_of_text : static_cast<TokenId>(corpus.tokens.size()) + 1);
       corpus.documents.push_back(document);
-      corpus.counts.push_back(static_cast<std::uint8_t>(random() % 4 != 0));
+      corpus.loss_mask.push_back(static_cast<std::uint8_t>(random() % 4 != 0));
     }
   }
   return corpus;
@@ -55,7 +55,7 @@ void write_documents(Writer& writer, const Corpus& corpus, int num_documents) {
 
 void write_with_mask(const Path& path, const Corpus& corpus) {
   TokenFileWriter writer(path, "", 5000);
-  writer.append(corpus.tokens, corpus.counts);
+  writer.append(corpus.tokens, corpus.loss_mask);
   writer.finish();
 }
 
@@ -84,7 +84,7 @@ void expect_rows(const SampleIndex& index, const Corpus& corpus, Index length, b
       const bool starts = t == 0 || corpus.documents[at] != corpus.documents[at - 1];
       position = starts ? 0 : position + 1;
       const bool ends = separate && corpus.documents[at + 1] != corpus.documents[at];
-      const bool counts = !masked || corpus.counts[at + 1] != 0;
+      const bool counts = !masked || corpus.loss_mask[at + 1] != 0;
       ASSERT_EQ(inputs[t], corpus.tokens[at]);
       ASSERT_EQ(targets[t], ends || !counts ? -1 : corpus.tokens[at + 1]) << "sample " << sample << ", token " << t;
       if (separate) {

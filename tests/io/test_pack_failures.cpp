@@ -38,7 +38,7 @@ class FailedPack : public ::testing::Test {
     write_bytes(directory / "b", json_lines(9000, "b") + "{\n");
     const Error error = caught([&] { pack("t"); });
     EXPECT_EQ(error.report().where, (directory / "b:9001").string());
-    EXPECT_NE(error.report().todo.find("the same command goes on where it was"), std::string::npos) << error.what();
+    EXPECT_NE(error.report().todo.find("the same command continues where it was"), std::string::npos) << error.what();
     EXPECT_TRUE(std::filesystem::exists(directory / "t.journal"));
     EXPECT_FALSE(std::filesystem::exists(directory / "t"));
   }
@@ -76,7 +76,7 @@ TEST_F(FailedPack, goes_on_where_it_was_and_leaves_bad_lines_out) {
 }
 
 TEST_F(FailedPack, fails_again_and_goes_on) {
-  EXPECT_NE(caught([&] { pack("t"); }).report().todo.find("goes on"), std::string::npos);
+  EXPECT_NE(caught([&] { pack("t"); }).report().todo.find("continues"), std::string::npos);
   write_bytes(directory / "b", json_lines(9000, "b"));
   write_bytes(directory / "c", "{\n");
   options.num_threads = 3;
@@ -103,7 +103,7 @@ TEST_F(FailedPack, goes_on_when_a_disk_is_no_longer_full) {
     const FileSizeLimit full(rlim_t{4} << 20);
     const Error error = caught([&] { pack("t"); });
     EXPECT_EQ(error.code(), ExitCode::write) << error.what();
-    EXPECT_NE(error.report().todo.find("goes on"), std::string::npos) << error.what();
+    EXPECT_NE(error.report().todo.find("continues"), std::string::npos) << error.what();
   }
   EXPECT_GT(pack("t").resumed_bytes, 1 << 20);
   expect_whole();

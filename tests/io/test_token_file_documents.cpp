@@ -19,7 +19,7 @@ namespace {
 struct Contents {
   std::vector<TokenId> tokens;
   std::vector<Index> ends;
-  std::vector<std::uint8_t> counts;  // empty: no mask
+  std::vector<std::uint8_t> loss_mask;  // empty: no mask
 };
 
 // Short documents, empty ones, and one that is longer than what is read at once.
@@ -32,7 +32,7 @@ Contents many_documents(bool has_mask) {
     for (std::size_t j = 0; j < size; ++j) {
       contents.tokens.push_back(static_cast<TokenId>(next() % 50257));
       if (has_mask)
-        contents.counts.push_back(next() % 3 == 0 ? 1 : 0);
+        contents.loss_mask.push_back(next() % 3 == 0 ? 1 : 0);
     }
     contents.ends.push_back(static_cast<Index>(contents.tokens.size()));
   }
@@ -45,10 +45,10 @@ Path write(const Path& path, const Contents& contents) {
   for (const Index end : contents.ends) {
     const std::size_t size = static_cast<std::size_t>(end) - begin;
     const auto tokens = std::span(contents.tokens).subspan(begin, size);
-    if (contents.counts.empty())
+    if (contents.loss_mask.empty())
       writer.append(tokens);
     else
-      writer.append(tokens, std::span(contents.counts).subspan(begin, size));
+      writer.append(tokens, std::span(contents.loss_mask).subspan(begin, size));
     writer.end_document();
     begin = static_cast<std::size_t>(end);
   }
@@ -63,9 +63,9 @@ std::vector<Index> ends_of(const TokenFile& file) {
 }
 
 std::vector<std::uint8_t> mask_of(const TokenFile& file) {
-  std::vector<std::uint8_t> counts(static_cast<std::size_t>(file.num_tokens()));
-  file.read_loss_mask(0, counts);
-  return counts;
+  std::vector<std::uint8_t> loss_mask(static_cast<std::size_t>(file.num_tokens()));
+  file.read_loss_mask(0, loss_mask);
+  return loss_mask;
 }
 
 // Changes a header and makes its hash right again.
@@ -97,7 +97,7 @@ TEST(TokenFile, documents_and_loss_mask_come_back) {
     EXPECT_EQ(file.num_documents(), 9000);
     EXPECT_EQ(ends_of(file), contents.ends);
     EXPECT_EQ(file.has_loss_mask(), has_mask);
-    EXPECT_EQ(mask_of(file), has_mask ? contents.counts : std::vector<std::uint8_t>(tokens.size(), 1));
+    EXPECT_EQ(mask_of(file), has_mask ? contents.loss_mask : std::vector<std::uint8_t>(tokens.size(), 1));
     EXPECT_EQ(count_targets(file), std::ranges::count(mask_of(file), 1));
     const Index num_tokens = file.num_tokens();
     for (const auto& [first, count] : std::vector<std::pair<Index, Index>>{{0, 1},
@@ -113,10 +113,11 @@ TEST(TokenFile, documents_and_loss_mask_come_back) {
         if (end > first && end < first + count && end < num_tokens && (wanted.empty() || wanted.back() != end))
           wanted.push_back(end);
       EXPECT_EQ(file.document_starts(first, count), wanted) << first << ", " << count;
-      std::vector<std::uint8_t> counts(static_cast<std::size_t>(std::min(count, num_tokens - first)));
-      file.read_loss_mask(first, counts);
+      std::vector<std::uint8_t> loss_mask(static_cast<std::size_t>(std::min(count, num_tokens - first)));
+      file.read_loss_mask(first, loss_mask);
       const std::vector<std::uint8_t> mask = mask_of(file);
-      EXPECT_TRUE(std::ranges::equal(counts, std::span(mask).subspan(static_cast<std::size_t>(first), counts.size())));
+      EXPECT_TRUE(
+          std::ranges::equal(loss_mask, std::span(mask).subspan(static_cast<std::size_t>(first), loss_mask.size())));
     }
   }
 }
@@ -209,7 +210,7 @@ TEST(TokenFile, fingerprints_tell_documents_and_masks_apart) {
   };
   Contents other_ends = few, other_mask = few;
   other_ends.ends[0] = 2;
-  other_mask.counts[8] = 0;
+  other_mask.loss_mask[8] = 0;
   EXPECT_EQ(fingerprint(few), fingerprint(few));
   EXPECT_NE(fingerprint(few), fingerprint(other_ends));
   EXPECT_NE(fingerprint(few), fingerprint(other_mask));

@@ -30,7 +30,7 @@ TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
       {directory / "chats.jsonl"}, *load_tokenizer(directory.path().string()),
       load_chat_template(directory.path().string()), directory / "chats.bin", "", {.sequence_length = length});
   EXPECT_EQ(packed.train.num_rows, 2);
-  EXPECT_EQ(packed.train.num_counted, chat_counted);
+  EXPECT_EQ(packed.train.num_targets, chat_counted);
 
   LoadedModel<Fp64> model(CheckpointReader(checkpoint), 0);
   for (const Index micro_batch : {1, 2}) {

@@ -11,13 +11,13 @@
 namespace espalier {
 
 /// Collects, while text is packed, where it contradicts the options: each is a warning.
-class PackNotes {
+class PackWarnings {
  public:
-  explicit PackNotes(const PackOptions& options) : options_(options) {}
+  explicit PackWarnings(const PackOptions& options) : options_(options) {}
 
-  void see(const Document& document);
-  /// @param begin the first bytes of the text of a file
-  void see(const Path& path, std::string_view begin, Index num_separators);
+  void add(const Document& document);
+  /// @param begin the first bytes of the file's text
+  void add(const Path& path, std::string_view begin, Index num_separators);
 
   /// @param files that were packed, to look for a separator that the user may have meant
   std::vector<std::string> warnings(const std::vector<Path>& files, const PackSummary& summary);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/pack_notes.hpp"
+#include "io/pack_warnings.hpp"
 
 #include <fmt/format.h>
 
@@ -71,21 +71,21 @@ std::string absent_separator(const std::string& separator, const std::vector<Pat
 
 }  // namespace
 
-void PackNotes::Some::add(const Path& path) {
+void PackWarnings::Some::add(const Path& path) {
   if (count++ == 0)
     first = path;
 }
 
-std::string PackNotes::Some::text() const {
+std::string PackWarnings::Some::text() const {
   return count == 1 ? first.string() : fmt::format("{} (the first is {})", counted(count, "file"), first.string());
 }
 
-void PackNotes::see(const Document& document) {
+void PackWarnings::add(const Document& document) {
   if (document.has_text() && hashes_.size() < most_hashes)
     hashes_.push_back(document.hash);
 }
 
-void PackNotes::see(const Path& path, std::string_view begin, Index num_separators) {
+void PackWarnings::add(const Path& path, std::string_view begin, Index num_separators) {
   num_separators_ += num_separators;
   if (begin.empty())
     empty_.add(path);
@@ -102,7 +102,7 @@ void PackNotes::see(const Path& path, std::string_view begin, Index num_separato
   }
 }
 
-void PackNotes::warn_of_copies(std::vector<std::string>& warnings) {
+void PackWarnings::warn_of_copies(std::vector<std::string>& warnings) {
   std::sort(hashes_.begin(), hashes_.end());
   const auto different = std::unique(hashes_.begin(), hashes_.end()) - hashes_.begin();
   const Index copies = static_cast<Index>(hashes_.size()) - different;
@@ -113,7 +113,7 @@ void PackNotes::warn_of_copies(std::vector<std::string>& warnings) {
                                        : counted(static_cast<Index>(hashes_.size()), "document")));
 }
 
-std::vector<std::string> PackNotes::warnings(const std::vector<Path>& files, const PackSummary& summary) {
+std::vector<std::string> PackWarnings::warnings(const std::vector<Path>& files, const PackSummary& summary) {
   std::vector<std::string> warnings;
   if (empty_.count > 0)
     warnings.push_back("without text: " + empty_.text());
