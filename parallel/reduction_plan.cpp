@@ -201,7 +201,8 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 }
 
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses) {
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses,
+                                 int most_direct_ranks) {
   const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
   TrafficByGroup traffic;
   for (const auto& [key, ours] : ranks)
@@ -216,6 +217,13 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
         bucket.unit < 0 || options.zero_stage < 3 ? 1 : uses.gathers.at(static_cast<std::size_t>(bucket.unit));
     sum.reduce_bytes +=
         static_cast<std::uint64_t>(sums * (bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
+    const bool is_direct = ours.size <= most_direct_ranks;
+    int receivers = 0;
+    for (int rank = 0; rank < ours.size; ++rank)
+      receivers += rank != ours.rank && bucket.slice(rank).size() > 0 ? 1 : 0;
+    const int round_messages = own > 0 ? ours.size - 1 : 0;
+    sum.messages +=
+        static_cast<std::uint64_t>(sums * (is_direct ? receivers : 1) + gathers * (is_direct ? round_messages : 1));
     sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : gathers * round * weight_bytes);
   }
   return traffic;
