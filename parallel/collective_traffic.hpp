@@ -12,6 +12,9 @@
 
 namespace espalier {
 
+/// Groups of up to so many ranks exchange messages directly; larger ones leave collectives to the MPI library.
+inline constexpr int default_most_direct_ranks = 16;
+
 /// Up to here every rank of an all_reduce sends all it has to all others and adds everything itself: one message time
 /// instead of two.
 inline constexpr Index small_reduce_bytes = 4096;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "parallel/collective_traffic.hpp"
 #include "parallel/device_link.hpp"
 #include "parallel/job_clock.hpp"
 #include "parallel/message_hook.hpp"
@@ -15,9 +16,6 @@
 #include "parallel/wait.hpp"
 
 namespace espalier {
-
-/// Measured: up to here messages between all ranks are as fast as collectives of MPICH and Open MPI.
-inline constexpr int default_most_direct_ranks = 16;
 
 /// What all communicators of a job share: one object, made by Runtime and handed on by split() and duplicate().
 struct CommunicationContext {

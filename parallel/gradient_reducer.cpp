@@ -139,7 +139,7 @@ void GradientReducer<S>::begin_step() {
   begin_pass(Pass::reduce);
   exposed_seconds_ = early_seconds_ = 0;
   for (Group& group : groups_) {
-    group.bytes_before = group.bytes_sent();
+    group.traffic_before = group.traffic();
     group.sent_at = 0;
   }
   marked_.assign(segments_.size(), 0);

@@ -20,9 +20,10 @@
 namespace espalier {
 
 struct ReducerStats {
-  double exposed_seconds = 0;    ///< in wait() and wait_gather(), since begin_step()
-  double early_seconds = 0;      ///< of them, before all other stages had sent their part of the tied gradients
-  std::uint64_t bytes_sent = 0;  ///< since begin_step(), all communicators
+  double exposed_seconds = 0;       ///< in wait() and wait_gather(), since begin_step()
+  double early_seconds = 0;         ///< of them, before all other stages had sent their part of the tied gradients
+  std::uint64_t bytes_sent = 0;     ///< since begin_step(), all communicators
+  std::uint64_t messages_sent = 0;  ///< the same
   std::map<GroupKey, std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
 };
 
@@ -140,9 +141,12 @@ class GradientReducer {
     int num_reductions = 0;   // begun
     int num_distributed = 0;  // of them, summed
     int num_done = 0;
-    std::uint64_t bytes_before = 0;
+    Traffic traffic_before;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
-    std::uint64_t bytes_sent() const { return communicator.traffic().bytes + (rounds ? rounds->traffic().bytes : 0); }
+    Traffic traffic() const {
+      const Traffic of_rounds = rounds ? rounds->traffic() : Traffic();
+      return {communicator.traffic().bytes + of_rounds.bytes, communicator.traffic().messages + of_rounds.messages};
+    }
     bool is_idle() const { return ready.empty() && num_in_flight == 0; }
     bool all_done() const { return num_looked_at == buckets.size() && is_idle(); }
   };

@@ -126,12 +126,14 @@ std::string GradientReducer<S>::describe(const BucketExchange& exchange) const {
 
 template <class S>
 ReducerStats GradientReducer<S>::stats() const {
-  ReducerStats stats{
-      .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
+  ReducerStats stats;
+  stats.exposed_seconds = exposed_seconds_;
+  stats.early_seconds = early_seconds_;
   for (const Group& group : groups_) {
-    const std::uint64_t bytes = group.bytes_sent() - group.bytes_before;
+    const std::uint64_t bytes = group.traffic().bytes - group.traffic_before.bytes;
     stats.bytes_by_group[group.key] += bytes;
     stats.bytes_sent += bytes;
+    stats.messages_sent += group.traffic().messages - group.traffic_before.messages;
   }
   return stats;
 }

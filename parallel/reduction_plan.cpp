@@ -208,16 +208,31 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 }
 
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses) {
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses,
+                                 int most_direct_ranks) {
   const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
   TrafficByGroup traffic;
   for (const auto& [key, ours] : ranks)
     traffic[key] = {};
+  // Of one all_to_all of a bucket's slices, and of one all_gather.
+  const auto to_all = [&](const Bucket& bucket, int ours, int size) {
+    int receivers = 0;
+    for (int rank = 0; rank < size; ++rank)
+      receivers += rank != ours && bucket.slice(rank).size() > 0 ? 1 : 0;
+    return size <= most_direct_ranks ? receivers : 1;
+  };
+  const auto round_of = [&](const Bucket& bucket, int ours, int size) {
+    return size > most_direct_ranks ? 1 : bucket.slice(ours).size() > 0 ? size - 1 : 0;
+  };
   for (const Bucket& bucket : plan.copies) {
+    if (bucket.size == 0)
+      continue;
     const GroupRank& ours = ranks.at(bucket.group);
     const Index own = bucket.slice(ours.copy).size();
-    traffic[bucket.group].copies_bytes +=
-        static_cast<std::uint64_t>((bucket.size - own + own * (ours.num_copies - 1)) * wire_bytes);
+    ReductionTraffic& sum = traffic[bucket.group];
+    sum.copies_bytes += static_cast<std::uint64_t>((bucket.size - own + own * (ours.num_copies - 1)) * wire_bytes);
+    sum.messages += static_cast<std::uint64_t>(to_all(bucket, ours.copy, ours.num_copies) +
+                                               round_of(bucket, ours.copy, ours.num_copies));
   }
   for (const Bucket& bucket : plan.buckets) {
     const GroupRank& ours = ranks.at(bucket.group);
@@ -229,6 +244,8 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
         bucket.unit < 0 || options.zero_stage < 3 ? 1 : uses.gathers.at(static_cast<std::size_t>(bucket.unit));
     sum.reduce_bytes +=
         static_cast<std::uint64_t>(sums * (bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
+    sum.messages += static_cast<std::uint64_t>(sums * to_all(bucket, ours.rank, ours.size) +
+                                               gathers * round_of(bucket, ours.rank, ours.size));
     sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : gathers * round * weight_bytes);
   }
   return traffic;

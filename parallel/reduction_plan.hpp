@@ -9,6 +9,7 @@
 
 #include "core/flat_sharding.hpp"
 #include "parallel/byte_range.hpp"
+#include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_groups.hpp"
 
 namespace espalier {
@@ -75,6 +76,7 @@ struct ReductionTraffic {
   std::uint64_t reduce_bytes = 0;
   std::uint64_t gather_bytes = 0;  ///< of weights, with ZeRO
   std::uint64_t copies_bytes = 0;  ///< of sums over copies of the sharded state
+  std::uint64_t messages = 0;      ///< calls of MPI that send; a collective of the library is one
 };
 
 using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;
@@ -89,7 +91,8 @@ struct UnitUses {
 /// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
 /// without ZeRO, weights with it.
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses = {});
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses = {},
+                                 int most_direct_ranks = default_most_direct_ranks);
 
 /// Bytes of the buffers for what other ranks send, and for what leaves in a wire type, all communicators together.
 std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,

@@ -15,6 +15,23 @@
 using espalier::Error;
 using espalier::ExitCode;
 
+namespace {
+
+void call_collectives(const espalier::Communicator& world) {
+  world.set_deadline(1);
+  const espalier::ExecSpace exec;
+  const auto part = espalier::allocate<float>(espalier::Category::other, "part", 4096);
+  const auto whole = espalier::allocate<float>(espalier::Category::other, "whole", 4096 * world.size());
+  for (int round = 0; round < 50; ++round) {
+    espalier::all_reduce(exec, world, part);
+    espalier::all_gather(exec, world, whole, part);
+    espalier::broadcast(exec, world, part, round % world.size());
+    espalier::barrier(world);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   return espalier::run_job(argc, argv, [&](espalier::Runtime& runtime) {
     const std::string fault = argc > 1 ? argv[1] : "none";
@@ -40,6 +57,8 @@ int main(int argc, char** argv) {
       std::exit(0);
     if (fault == "all_exit")
       std::exit(0);
+    if (fault == "collectives")  // of each kind many; tests/support/message_faults.cpp strikes
+      call_collectives(world);
     if (fault == "one_late" && guilty)
       sleep(60);
     if (fault == "one_late")

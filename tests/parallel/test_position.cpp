@@ -83,6 +83,43 @@ TEST(Position, TheRankWithMostWaitersIsTheCulprit) {
   EXPECT_FALSE(contains(line, "rank 0")) << line;
 }
 
+// A collective names nobody: missing is who has begun fewer of them on that communicator, and nobody else.
+TEST(Position, WhoHasNotBegunACollectiveIsTheCulprit) {
+  const auto in_collective = [](Position position, std::uint32_t begun) {
+    position.collectives[3] = {77, begun};
+    position.collectives[0] = {78, 1};
+    if (position.waiting != 0)
+      position.waited_for = {77, begun};
+    return position;
+  };
+  std::vector<Position> positions = {in_collective(waiting(0, {}), 5), in_collective(busy(1, 7, "forward"), 4),
+                                     in_collective(waiting(2, {}), 5), busy(3, 7, "backward"),
+                                     in_collective(busy(4, 7, "forward"), 5)};
+  const std::string line = last_line(positions);
+  EXPECT_TRUE(contains(line, "likely culprit: rank 1 (node)")) << line;
+  EXPECT_TRUE(contains(line, "2 of 5 ranks wait for it")) << line;
+  EXPECT_TRUE(contains(positions_report(positions), "waits for the receive of activations from rank 1 on"));
+  positions[1] = in_collective(busy(1, 7, "forward"), 5);
+  EXPECT_EQ(last_line(positions), "no culprit: no rank waits for another");
+}
+
+TEST(Position, CountsCollectivesByCommunicator) {
+  PositionWriter writer;
+  const Position& now = writer.current();
+  writer.collective_begins(9, 0);
+  writer.collective_begins(8, 3);
+  writer.collective_begins(9, 1);
+  EXPECT_EQ(now.collectives[0].begun, 1U);
+  EXPECT_EQ(now.collectives[1].begun, 3U);
+  writer.communicator_ends(9);
+  EXPECT_EQ(now.collectives[0].communicator, 0U);
+  writer.wait_begins("all_gather", "dp", 4, {});
+  writer.collective_waits(8, 3);
+  EXPECT_EQ(now.waited_for.communicator, 8U);
+  writer.wait_begins("a receive", "pp", 4, {});
+  EXPECT_EQ(now.waited_for.communicator, 0U);
+}
+
 // A stopped rank goes on saying that it waits, but no longer that it lives.
 TEST(Position, ASilentRankIsTheCulpritThoughItSaysThatItWaits) {
   std::vector<Position> positions = {waiting(0, {2}), waiting(1, {0, 2}), waiting(2, {0}), waiting(3, {0})};

@@ -232,7 +232,8 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           .bucket_bytes = narrow_bucket, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
-      const auto wanted = reduction_traffic(plan, ranks, options, bytes, bytes);
+      const auto wanted =
+          reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().most_direct_ranks);
       EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, ranks, options, bytes)),
                   18 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
@@ -242,6 +243,10 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted.at(group).reduce_bytes) << layout.text();
         reducer.start_gather(stage.parameters.weights());
         reducer.wait_gather();
+        std::uint64_t messages = 0;
+        for (const auto& [group, traffic] : wanted)
+          messages += traffic.messages;
+        EXPECT_EQ(reducer.stats().messages_sent, messages) << layout.text();
         for (const GroupKey& group : reduction_groups)
           EXPECT_EQ(reducer.stats().bytes_by_group[group],
                     wanted.at(group).reduce_bytes + wanted.at(group).gather_bytes)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <vector>
@@ -192,6 +193,27 @@ TEST(ReductionPlan, TrafficOfEvenSlices) {
     EXPECT_EQ(bytes(0).gather_bytes, 0u);
     EXPECT_EQ(bytes(1).reduce_bytes, half * 4);
     EXPECT_EQ(bytes(1).gather_bytes, half * 2);
+  }
+}
+
+// What docs/parallelism.md tells of large groups: 124 million fp32 gradients in buckets of 16 MiB, ZeRO-1.
+TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
+  const auto segments = segments_of({Index{124} << 20});
+  const ReducerOptions options{.zero_stage = 1};
+  for (int size = 8; size <= 4096; size *= 2) {
+    const auto ranks = ranks_of(size / 2, size);
+    const auto plan = plan_reduction(segments, {}, ranks, options, 4);
+    const auto traffic = [&](int most) { return reduction_traffic(plan, ranks, options, 4, 4, {}, most).at(over_dp); };
+    const ReductionTraffic library = traffic(1);
+    const ReductionTraffic direct = traffic(size);
+    EXPECT_EQ(library.reduce_bytes + library.gather_bytes, direct.reduce_bytes + direct.gather_bytes);
+    EXPECT_NEAR(static_cast<double>(direct.reduce_bytes), 4.0 * (124 << 20) * (size - 1) / size, 1e5);
+    EXPECT_EQ(library.messages, 2 * plan.buckets.size());
+    EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
+    std::printf("%4d ranks: %.0f MB, slices of %.0f KiB, %zu messages directly, %zu calls of the library\n", size,
+                static_cast<double>(library.reduce_bytes + library.gather_bytes) / 1e6,
+                static_cast<double>(plan.buckets.front().slice(size / 2).size()) * 4 / 1024,
+                static_cast<std::size_t>(direct.messages), static_cast<std::size_t>(library.messages));
   }
 }
 

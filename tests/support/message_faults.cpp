@@ -1,16 +1,19 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload into `espalier`: a rank that stops, dies or leaves just before it sends a message, so that
-// others wait for it there. Settings in the environment:
+// A library to preload into `espalier`: a rank that stops, dies, leaves or is late just before it sends a message or
+// begins a collective of MPI's, so that others wait for it there. Settings in the environment:
 //
-//   ESPALIER_MESSAGE_FAULT   stop (SIGSTOP), kill (SIGKILL) or exit (exit(0)). Nothing happens without it
+//   ESPALIER_MESSAGE_FAULT   stop (SIGSTOP), kill (SIGKILL), exit (exit(0)) or delay (6 s). Nothing happens without it
 //   ESPALIER_FAULT_RANK      of this rank
-//   ESPALIER_FAULT_AT        before which of its messages, from 1
+//   ESPALIER_FAULT_AT        before which of its calls, from 1
+//   ESPALIER_FAULT_CALL      of this function, such as MPI_Ialltoallv; else of any of them
+//   ESPALIER_FAULT_MARK      a file that is made when the fault strikes
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -21,24 +24,54 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
-void strike_if_due() {
+void strike_if_due(std::string_view call) {
   static const std::string_view fault = setting("ESPALIER_MESSAGE_FAULT");
-  static const bool guilty = setting("PMI_RANK") == setting("ESPALIER_FAULT_RANK");
+  static const std::string_view wanted = setting("ESPALIER_FAULT_CALL");
+  static const bool guilty = setting("PMI_RANK") == setting("ESPALIER_FAULT_RANK") ||
+                             setting("OMPI_COMM_WORLD_RANK") == setting("ESPALIER_FAULT_RANK");
   static const long at = std::atol(std::getenv("ESPALIER_FAULT_AT") ? std::getenv("ESPALIER_FAULT_AT") : "0");
   static long count = 0;
-  if (fault.empty() || !guilty || ++count != at)
+  if (fault.empty() || !guilty || (!wanted.empty() && wanted != call) || ++count != at)
     return;
+  if (const char* const mark = std::getenv("ESPALIER_FAULT_MARK"))
+    if (std::FILE* const file = std::fopen(mark, "w"))
+      std::fclose(file);
   if (fault == "exit")
     std::exit(0);
-  ::kill(::getpid(), fault == "stop" ? SIGSTOP : SIGKILL);
+  if (fault == "delay")
+    ::sleep(6);
+  else
+    ::kill(::getpid(), fault == "stop" ? SIGSTOP : SIGKILL);
+}
+
+template <class Function>
+Function* next_of(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
 }  // namespace
 
-extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm communicator,
-                         MPI_Request* request) {
-  using Function = int(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
-  static Function* const next = reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, "MPI_Isend"));
-  strike_if_due();
-  return next(data, count, type, peer, tag, communicator, request);
-}
+// Each is the function of that name, behind the fault.
+#define ESPALIER_INTERPOSE(name, parameters, arguments)                  \
+  extern "C" int name parameters {                                       \
+    static int(*const next) parameters = next_of<int parameters>(#name); \
+    strike_if_due(#name);                                                \
+    return next arguments;                                               \
+  }
+
+ESPALIER_INTERPOSE(MPI_Isend,
+                   (const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+                    MPI_Request* request),
+                   (data, count, type, peer, tag, comm, request))
+ESPALIER_INTERPOSE(MPI_Ialltoallv,
+                   (const void* input, const int* out, const int* out_starts, MPI_Datatype out_type, void* output,
+                    const int* in, const int* in_starts, MPI_Datatype in_type, MPI_Comm comm, MPI_Request* request),
+                   (input, out, out_starts, out_type, output, in, in_starts, in_type, comm, request))
+ESPALIER_INTERPOSE(MPI_Iallgatherv,
+                   (const void* input, int count, MPI_Datatype type, void* output, const int* counts, const int* starts,
+                    MPI_Datatype out_type, MPI_Comm comm, MPI_Request* request),
+                   (input, count, type, output, counts, starts, out_type, comm, request))
+ESPALIER_INTERPOSE(MPI_Ibcast,
+                   (void* data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request),
+                   (data, count, type, root, comm, request))
+ESPALIER_INTERPOSE(MPI_Ibarrier, (MPI_Comm comm, MPI_Request* request), (comm, request))
