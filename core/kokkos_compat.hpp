@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
+#include <cstdint>
 #include <string>
 
 /// All that differs between Kokkos 3.4 and 5, and nowhere else.
@@ -27,13 +28,16 @@ using PinnedHostSpace = Kokkos::SharedHostPinnedSpace;
 using PinnedHostSpace = Kokkos::HostSpace;
 #endif
 
-/// Waits for the work of one instance; the label says why (kept by profilers where Kokkos takes one).
+/// Waits for the work of one instance; the label says why, also to tools (an old Kokkos tells them of no such wait).
 template <class Exec>
-void fence(const Exec& exec, [[maybe_unused]] const std::string& reason) {
+void fence(const Exec& exec, const std::string& reason) {
 #if KOKKOS_VERSION >= 30500
   exec.fence(reason);
 #else
+  std::uint64_t handle = 0;
+  Kokkos::Tools::beginFence(reason, Kokkos::Tools::Experimental::device_id(exec), &handle);
   exec.fence();
+  Kokkos::Tools::endFence(handle);
 #endif
 }
 

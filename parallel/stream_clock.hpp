@@ -15,23 +15,22 @@ namespace espalier {
 /// take no time of the stream.
 class StreamClock {
  public:
-  /// Waits once for what `stream` has been given so far, to set the clock.
   StreamClock(const ExecSpace& stream, const JobClock& clock);
   ~StreamClock();
   StreamClock(const StreamClock&) = delete;
   StreamClock& operator=(const StreamClock&) = delete;
 
-  /// Marks the end of all that the stream has been given so far. Hosts wait for it.
+  /// Marks the end of all that the stream has been given so far.
   int mark();
 
-  /// Seconds of the job's clock at that mark. Waits until it is reached.
+  /// Seconds of the job's clock at that mark. Waits until the newest mark is reached, which sets a device's clock.
   double seconds_at(int mark) const;
 
  private:
   struct Events;
   ExecSpace stream_;
   const JobClock& clock_;
-  std::vector<double> times_;  // of the marks; on a device only that of the start
+  std::vector<double> times_;  // of the marks, on hosts
   std::unique_ptr<Events> events_;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_check.hpp"
-#include "core/kokkos_compat.hpp"
 #include "parallel/event_pool_cuda.hpp"
 #include "parallel/stream_clock.hpp"
 
@@ -13,34 +12,34 @@ constexpr double seconds_per_ms = 1e-3;
 }  // namespace
 
 struct StreamClock::Events {
-  std::vector<PooledEvent> marks;  // the first is the start
+  std::vector<PooledEvent> marks;
+  int anchor = -1;  // the mark at which the host's clock was read
+  double anchor_seconds = 0;
 
-  void record(const ExecSpace& stream) {
-    const PooledEvent& event = marks.emplace_back(timing_events());
-    ESPALIER_CUDA(cudaEventRecord(event.handle(), stream.cuda_stream()));
-  }
+  cudaEvent_t at(int mark) const { return marks[static_cast<std::size_t>(mark)].handle(); }
 };
 
 StreamClock::StreamClock(const ExecSpace& stream, const JobClock& clock)
-    : stream_(stream), clock_(clock), events_(std::make_unique<Events>()) {
-  events_->record(stream_);
-  compat::fence(stream_, "espalier::StreamClock: the host's clock is read at the first event");
-  times_.push_back(clock_.now());
-}
+    : stream_(stream), clock_(clock), events_(std::make_unique<Events>()) {}
 
 StreamClock::~StreamClock() = default;
 
 int StreamClock::mark() {
-  events_->record(stream_);
+  const PooledEvent& event = events_->marks.emplace_back(timing_events());
+  ESPALIER_CUDA(cudaEventRecord(event.handle(), stream_.cuda_stream()));
   return static_cast<int>(events_->marks.size()) - 1;
 }
 
 double StreamClock::seconds_at(int mark) const {
-  const cudaEvent_t event = events_->marks[static_cast<std::size_t>(mark)].handle();
-  ESPALIER_CUDA(cudaEventSynchronize(event));
+  Events& events = *events_;
+  if (mark > events.anchor) {
+    events.anchor = static_cast<int>(events.marks.size()) - 1;
+    ESPALIER_CUDA(cudaEventSynchronize(events.at(events.anchor)));
+    events.anchor_seconds = clock_.now();
+  }
   float ms = 0;
-  ESPALIER_CUDA(cudaEventElapsedTime(&ms, events_->marks.front().handle(), event));
-  return times_.front() + seconds_per_ms * static_cast<double>(ms);
+  ESPALIER_CUDA(cudaEventElapsedTime(&ms, events.at(mark), events.at(events.anchor)));
+  return events.anchor_seconds - seconds_per_ms * static_cast<double>(ms);
 }
 
 }  // namespace espalier

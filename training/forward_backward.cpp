@@ -10,7 +10,6 @@
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/point_to_point.hpp"
-#include "parallel/stream_clock.hpp"
 #include "parallel/unit_uses.hpp"
 #include "training/place_pool.hpp"
 
@@ -22,10 +21,7 @@ class Executor {
  public:
   Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, PhaseSeconds& seconds,
            const ActivationMemory& memory)
-      : c_(context),
-        microbatches_(microbatches),
-        seconds_(seconds),
-        stream_clock_(context.exec, context.mesh.world().clock()) {
+      : c_(context), microbatches_(microbatches), seconds_(seconds) {
     for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
       layers_of_chunk_.push_back(c_.model.layers(chunk).count);
     if (c_.model.shares_slots())
@@ -41,7 +37,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
-    const MarkedCollectives<Compute<P>> marked(tensor(), stream_clock_);
+    const MarkedCollectives<Compute<P>> marked(tensor(), c_.times.clock());
     several_chunks_ = c_.model.num_chunks() > 1;
     c_.gatherer.begin(unit_uses(schedule, layers_of_chunk_));
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
@@ -50,7 +46,8 @@ class Executor {
       run(schedule[i], name);
     }
     finish_sends();
-    account_for_compute();
+    if (world().size() > 1)  // what the host waits for from now on is no time of these kernels
+      c_.times.account(seconds_);
   }
 
   void evaluate() {
@@ -66,18 +63,6 @@ class Executor {
   }
 
  private:
-  struct Computed {
-    Operation op;
-    std::string name;
-    Phase phase;
-    int begin;  // marks of the clock
-    int end;
-    double tensor_seconds;
-    double waited_seconds = 0;       // for weights, and for room for gradients
-    std::size_t first_enqueued = 0;  // of tensor().enqueued(); and behind its last
-    std::size_t end_enqueued = 0;
-  };
-
   const Communicator& world() const { return c_.mesh.world(); }
   StepObservers& observers() const { return world().observers(); }
   const TensorParallel<Compute<P>>& tensor() const { return c_.model.tensor(); }
@@ -141,7 +126,7 @@ class Executor {
   template <class F>
   void timed(const Operation& op, const std::string& name, Phase phase, const F& compute) {
     const Region region(std::string("espalier::training::") + to_string(phase));
-    const int begin = stream_clock_.mark();
+    const int begin = c_.times.mark();
     const double tensor_before = tensor().seconds();
     const double waited_before = waited_seconds_;
     const std::size_t first_enqueued = tensor().enqueued().size();
@@ -153,8 +138,8 @@ class Executor {
       if (unit_at(layers_of_chunk_, op.chunk, position) >= 0)
         prepare(op.kind, op.chunk, position + direction(op.kind));
     });
-    computed_.push_back({op, name, phase, begin, stream_clock_.mark(), tensor().seconds() - tensor_before,
-                         waited_seconds_ - waited_before, first_enqueued, tensor().enqueued().size()});
+    c_.times.add({op, name, phase, begin, c_.times.mark(), tensor().seconds() - tensor_before,
+                  waited_seconds_ - waited_before, first_enqueued, tensor().enqueued().size()});
   }
 
   // Before the kernels of a layer: its weights are here, and its gradients have room.
@@ -167,33 +152,6 @@ class Executor {
     if (kind == OperationKind::backward || kind == OperationKind::backward_weight)
       c_.reducer.wait_for_buffer(unit, [&] { move_sends(); });
     waited_seconds_ += stopwatch.seconds();
-  }
-
-  // When all is enqueued: asking earlier would make the host wait for a device, and the device for the host.
-  void account_for_compute() {
-    for (const Computed& done : computed_) {
-      const double begin = stream_clock_.seconds_at(done.begin);
-      const double end = stream_clock_.seconds_at(done.end);
-      const double tensor_seconds = done.tensor_seconds + account_for_collectives(done);
-      seconds_[done.phase] += end - begin - tensor_seconds - done.waited_seconds;
-      seconds_[Phase::data_comm] += done.waited_seconds;
-      seconds_[Phase::tensor_comm] += tensor_seconds;
-      observers().spent({done.name, done.phase, begin, end, done.op.chunk, done.op.microbatch});
-    }
-    computed_.clear();
-  }
-
-  // Those that the host only enqueued. @returns their seconds.
-  double account_for_collectives(const Computed& done) const {
-    double seconds = 0;
-    for (std::size_t i = done.first_enqueued; i < done.end_enqueued; ++i) {
-      const auto& collective = tensor().enqueued()[i];
-      const double begin = stream_clock_.seconds_at(collective.begin);
-      const double end = stream_clock_.seconds_at(collective.end);
-      seconds += end - begin;
-      observers().spent({.what = collective.what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
-    }
-    return seconds;
   }
 
   void evaluate(int microbatch, int chunk) {
@@ -241,9 +199,9 @@ class Executor {
 
   // The kernels behind wait, not the host. When the message left nobody says: all of it counts as bubble.
   void receive_in_stream(const Operation& op, const std::string& name, Request& request) {
-    const int begin = stream_clock_.mark();
+    const int begin = c_.times.mark();
     request.wait();
-    computed_.push_back({op, name, Phase::bubble, begin, stream_clock_.mark(), 0});
+    c_.times.add({op, name, Phase::bubble, begin, c_.times.mark(), 0});
   }
 
   void send(const Operation& op, ActivationIndex from) {
@@ -338,8 +296,6 @@ class Executor {
   const StepContext<P>& c_;
   const std::vector<TokenBatch>& microbatches_;
   PhaseSeconds& seconds_;
-  StreamClock stream_clock_;
-  std::vector<Computed> computed_;
   std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
   std::vector<PlacePool> gradients_;  // by chunk
   std::list<Sent> sends_;

@@ -11,6 +11,7 @@
 #include "parallel/process_mesh.hpp"
 #include "parallel/weight_gatherer.hpp"
 #include "training/activation_memory.hpp"
+#include "training/compute_times.hpp"
 #include "training/message_transit.hpp"
 
 namespace espalier {
@@ -24,11 +25,12 @@ struct StepContext {
   GradientReducer<State<Compute<P>>>& reducer;
   WeightGatherer<Compute<P>>& gatherer;
   MessageTransit& transit;  ///< of this step, added to
+  ComputeTimes<Compute<P>>& times;
 };
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
 /// with its weight, sends and receives, and lets the reducer know as soon as gradients are final.
-/// reducer.wait() is the caller's.
+/// reducer.wait() is the caller's, and so is times.account(): with one rank all is only enqueued.
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, PhaseSeconds& seconds);

@@ -154,8 +154,26 @@ Incident read_incident(const Path& path) {
   }
 }
 
-#define ESPALIER_INSTANTIATE(P) \
-  template Path store_incident<P>(const Incident&, const Trainer<P>&, const RunConfig&, const ProcessMesh&);
+template <class P>
+void IncidentNotes<P>::before_anomaly(const StepReport& report) {
+  const Incident incident = incident_of(report, run_.config, run_.layout.short_text());
+  run_.note(to_text(incident));
+  if (run_.config.stability.keep_incidents > 0)
+    saver_.drain();       // one save at a time
+  saver_.take_seconds();  // the step counts them itself
+  try {
+    if (const Path folder = store_incident(incident, trainer_, run_.config, run_.mesh); !folder.empty())
+      run_.note(fmt::format("kept as {}: espalier train --replay {}", folder.string(), folder.string()));
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::write)
+      throw;
+    run_.note(fmt::format("the incident could not be kept: {}", error.what()));
+  }
+}
+
+#define ESPALIER_INSTANTIATE(P)                                                                              \
+  template Path store_incident<P>(const Incident&, const Trainer<P>&, const RunConfig&, const ProcessMesh&); \
+  template class IncidentNotes<P>;
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "io/file.hpp"
-#include "training/trainer.hpp"
+#include "training/checkpoint_saver.hpp"
+#include "training/loop_observer.hpp"
 
 namespace espalier {
 
@@ -43,5 +44,21 @@ Path store_incident(const Incident& incident, const Trainer<P>& trainer, const R
 
 /// @throws Error (usage) for a path that is no incident, Error (data) for a damaged one.
 Incident read_incident(const Path& path);
+
+/// Notes each spike of the loop, and keeps the first ones. One that cannot be kept is no reason to end the run.
+template <class P>
+class IncidentNotes : public LoopObserver {
+ public:
+  /// What is given must outlive it.
+  IncidentNotes(const RunContext& run, const Trainer<P>& trainer, CheckpointSaver<P>& saver)
+      : run_(run), trainer_(trainer), saver_(saver) {}
+
+  void before_anomaly(const StepReport& report) override;
+
+ private:
+  const RunContext& run_;
+  const Trainer<P>& trainer_;
+  CheckpointSaver<P>& saver_;
+};
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 #include "models/cost.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
+#include "training/run_files.hpp"
 
 namespace espalier {
 namespace {
@@ -182,6 +183,16 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
                                          stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
                                          fmt::join(parts, ", ")));
+}
+
+void PredictionNotes::loop_ends(Index steps_done) {
+  PredictionCheck::Comparison comparison = check_.compare();
+  if (run_.files.keeps_figures())
+    return;
+  for (const std::string& text : comparison.notes)
+    run_.note(text);
+  comparison.details["steps_done"] = steps_done;
+  run_.files.update(comparison.details);
 }
 
 }  // namespace espalier

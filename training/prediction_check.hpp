@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/memory_ledger.hpp"
+#include "training/loop_observer.hpp"
 #include "training/predict_time.hpp"
-#include "training/trainer.hpp"
 
 namespace espalier {
 
@@ -53,6 +53,20 @@ class PredictionCheck {
   double attention_shares_ = 0;
   Index steps_ = 0;
   Index reports_ = 0;
+};
+
+/// Adds the steps of the loop to a check, and tells at its end what came of it.
+class PredictionNotes : public LoopObserver {
+ public:
+  /// What is given must outlive it.
+  PredictionNotes(const RunContext& run, PredictionCheck& check) : run_(run), check_(check) {}
+
+  void after_step(const LoopStep& step) override { check_.add(step.report); }
+  void loop_ends(Index steps_done) override;
+
+ private:
+  const RunContext& run_;
+  PredictionCheck& check_;
 };
 
 }  // namespace espalier

@@ -41,8 +41,6 @@ void RankRecords::open_metrics(Index last_step) {
                      last_step);
 }
 
-void RankRecords::go_back_to(Index step) { open_metrics(step); }
-
 bool RankRecords::traces(Index step) const {
   return step >= config_.run.trace_first_step && step < config_.run.trace_first_step + config_.run.trace_steps;
 }
@@ -53,10 +51,11 @@ void RankRecords::before_step(Index step) {
     timeline.switch_on();
 }
 
-void RankRecords::after_step(const StepReport& report) {
+void RankRecords::after_step(const LoopStep& step) {
+  const StepReport& report = step.report;
   if (metrics_)
     metrics_->append(rank_line(report));
-  if (report.stop || !traces(report.step + 1) || report.step == config_.total_steps())
+  if (report.stop || !traces(report.step + 1) || step.is_last)
     end_trace();
 }
 

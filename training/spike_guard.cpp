@@ -18,10 +18,12 @@ constexpr double least_loss_spread = 0.01;     // of the loss, and at least as m
 constexpr double least_log_norm_spread = 0.1;  // a tenth more or less
 
 template <class LeastSpread>
-double robust_score(double value, const std::deque<double>& window, const LeastSpread& least_spread) {
+RobustSpread spread_of(const std::deque<double>& window, const LeastSpread& least_spread) {
   const auto [median, deviation] = robust_spread({window.begin(), window.end()});
-  return (value - median) / std::max(deviation, least_spread(median));
+  return {median, std::max(deviation, least_spread(median))};
 }
+
+double score(const RobustSpread& usual, double value) { return (value - usual.median) / usual.deviation; }
 
 // A norm of zero has a logarithm, too: far below any other.
 double log_norm(double norm) { return std::log(std::max(norm, std::numeric_limits<double>::min())); }
@@ -37,13 +39,26 @@ const char* to_string(Anomaly anomaly) {
   return "none";
 }
 
-std::optional<SpikeScores> SpikeGuard::scores(double loss, double gradient_norm) const {
+// Of the steps before.
+struct SpikeGuard::Usual {
+  RobustSpread loss;
+  RobustSpread log_norm;
+};
+
+std::optional<SpikeGuard::Usual> SpikeGuard::usual() const {
   const bool is_off = config_.spike_window == 0;
   if (is_off || losses_.empty() || 2 * static_cast<Index>(losses_.size()) < config_.spike_window)
     return std::nullopt;
-  return SpikeScores{
-      robust_score(loss, losses_, [](double median) { return least_loss_spread * std::max(1.0, std::abs(median)); }),
-      robust_score(log_norm(gradient_norm), log_norms_, [](double) { return least_log_norm_spread; })};
+  return Usual{spread_of(losses_, [](double median) { return least_loss_spread * std::max(1.0, std::abs(median)); }),
+               spread_of(log_norms_, [](double) { return least_log_norm_spread; })};
+}
+
+UpdateLimits SpikeGuard::limits() const {
+  const std::optional<Usual> of_before = usual();
+  if (!of_before)
+    return {};
+  const auto limit = [&](const RobustSpread& each) { return each.median + config_.spike_threshold * each.deviation; };
+  return {.loss = limit(of_before->loss), .gradient_norm = std::exp(limit(of_before->log_norm))};
 }
 
 void SpikeGuard::remember(double loss, double gradient_norm) {
@@ -62,8 +77,9 @@ Judgement SpikeGuard::judge(double loss, double gradient_norm) {
   if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) {
     judgement.anomaly = Anomaly::non_finite;
   } else {
-    judgement.scores = scores(loss, gradient_norm);
-    if (judgement.scores && std::max(judgement.scores->loss, judgement.scores->gradient_norm) > config_.spike_threshold)
+    if (const std::optional<Usual> of_before = usual())
+      judgement.scores = {score(of_before->loss, loss), score(of_before->log_norm, log_norm(gradient_norm))};
+    if (!is_within(limits(), loss, gradient_norm))
       judgement.anomaly = Anomaly::spike;
   }
   if (judgement.anomaly != Anomaly::none && config_.on_spike != "continue")

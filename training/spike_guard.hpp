@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/ops/gradient_norm.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -38,11 +39,14 @@ struct Judgement {
 /// The score of a value x among the last `spike_window` values v that led to an update is robust, since what is looked
 /// for must not hide itself: (x - median(v)) / max(1.4826 median(|v - median(v)|), least spread). Losses are taken as
 /// they are, with a least spread of 0.01 max(1, |median|); of norms, which scatter by factors, the logarithm with a
-/// least spread of 0.1. A step is a spike where the higher of its scores is above `spike_threshold`: falls, as at the
+/// least spread of 0.1. A step is a spike where one of its scores is above `spike_threshold`: falls, as at the
 /// start of training, never are. All ranks see the same numbers, so they judge alike.
 class SpikeGuard {
  public:
   explicit SpikeGuard(const RunConfig::Stability& config) : config_(config) {}
+
+  /// What is above them, or not finite, is an anomaly.
+  UpdateLimits limits() const;
 
   /// Judges a step before its update, and remembers its values if there is to be one.
   Judgement judge(double loss, double gradient_norm);
@@ -57,7 +61,8 @@ class SpikeGuard {
   void restore(const nlohmann::json& state);
 
  private:
-  std::optional<SpikeScores> scores(double loss, double gradient_norm) const;
+  struct Usual;
+  std::optional<Usual> usual() const;
   void remember(double loss, double gradient_norm);
 
   RunConfig::Stability config_;

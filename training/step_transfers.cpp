@@ -43,15 +43,22 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
 }
 
 // On hosts no memory of Kokkos: nothing that is counted.
-std::span<const double> StepTransfers::read(const ExecSpace& exec, const Tensor<double, 1>& values) {
-  const std::size_t count = values.extent(0);
+std::span<const double> StepTransfers::read(const ExecSpace& exec, std::initializer_list<Tensor<double, 1>> arrays) {
+  std::size_t count = 0;
+  for (const Tensor<double, 1>& array : arrays)
+    count += array.extent(0);
   if constexpr (exec_is_host)
     host_values_.resize(count);
   double* const host =
       exec_is_host ? host_values_.data() : reinterpret_cast<double*>(room(values_, count * sizeof(double)));
-  Kokkos::deep_copy(
-      exec, Kokkos::View<double*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>(host, count),
-      values);
+  double* next = host;
+  for (const Tensor<double, 1>& array : arrays) {
+    Kokkos::deep_copy(exec,
+                      Kokkos::View<double*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>(
+                          next, array.extent(0)),
+                      array);
+    next += array.extent(0);
+  }
   compat::fence(exec, "espalier::StepTransfers: values are read on the host");
   tokens_are_read_ = false;
   return {host, count};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,6 +20,9 @@ inline TokenBatch tokens_of(const Batch& batch, TokenWeight weight = 1) {
           batch.positions.empty() ? nullptr : batch.positions.data(), weight};
 }
 
+/// As memory of one element, which is filled and copied without the host: a scalar of Kokkos' is not.
+inline Tensor<double, 1> element(const Tensor<double, 0>& scalar) { return Tensor<double, 1>(scalar.data(), 1); }
+
 /// What a step brings to its device and takes from it: tokens, their positions and a few numbers. By way of pinned
 /// memory, from which a GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
 class StepTransfers {
@@ -27,8 +31,8 @@ class StepTransfers {
   /// call. On hosts those of `microbatches` themselves.
   std::vector<TokenBatch> stage(const ExecSpace& exec, const std::vector<Batch>& microbatches, TokenWeight weight);
 
-  /// The values once all is done that `exec` has been given; until the next call.
-  std::span<const double> read(const ExecSpace& exec, const Tensor<double, 1>& values);
+  /// The values of these arrays, one after another, once all is done that `exec` has been given; until the next call.
+  std::span<const double> read(const ExecSpace& exec, std::initializer_list<Tensor<double, 1>> arrays);
 
  private:
   using Block = std::shared_ptr<const PinnedPool::Block>;

@@ -11,6 +11,7 @@
 #include "core/median.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
+#include "training/run_files.hpp"
 
 namespace espalier {
 namespace {
@@ -106,6 +107,14 @@ nlohmann::json StragglerWatch::named() const {
         {{"rank", straggler.rank}, {"host", hosts_[i]}, {"stage", stages_[i]}, {"longer_by", straggler.share}});
   }
   return {{"stragglers", list}};
+}
+
+void StragglerNotes::after_step(const LoopStep& step) {
+  const std::vector<std::string> lines = watch_.after_step(step.report);
+  for (const std::string& line : lines)
+    run_.note(line);
+  if (!lines.empty())
+    run_.files.update(watch_.named());
 }
 
 }  // namespace espalier

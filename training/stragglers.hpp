@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/process_mesh.hpp"
-#include "training/trainer.hpp"
+#include "training/loop_observer.hpp"
 
 namespace espalier {
 
@@ -48,6 +48,19 @@ class StragglerWatch {
   std::vector<std::string> hosts_;   // the same, on rank 0
   std::vector<Straggler> suspects_;  // of the last window
   std::vector<Straggler> named_;
+};
+
+/// Notes what changes, and keeps run.json up to date.
+class StragglerNotes : public LoopObserver {
+ public:
+  /// Collective. `run` must outlive it.
+  explicit StragglerNotes(const RunContext& run) : run_(run), watch_(run.config.stability, run.mesh) {}
+
+  void after_step(const LoopStep& step) override;
+
+ private:
+  const RunContext& run_;
+  StragglerWatch watch_;
 };
 
 }  // namespace espalier

@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/text_samples.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/printable_text.hpp"
 #include "io/block_copy.hpp"
 #include "parallel/collectives.hpp"
 #include "training/generated_text.hpp"
+#include "training/run_files.hpp"
+#include "training/stop_agreement.hpp"
 
 namespace espalier {
 namespace {
@@ -109,9 +114,27 @@ std::optional<std::vector<TextSample>> sample_texts(Trainer<P>& trainer, const R
   return samples;
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                                    \
-  template std::optional<std::vector<TextSample>> sample_texts<P>(Trainer<P>&, const RunConfig&, const Tokenizer*, \
-                                                                  const Communicator&, const std::function<bool()>&);
+template <class P>
+void SampleNotes<P>::after_step(const LoopStep& step) {
+  const Index interval = run_.config.run.sample_interval;
+  if (interval == 0 || step.report.step % interval != 0 || run_.stop.is_agreed())
+    return;
+  run_.mesh.world().observers().operation_begins(-1, "samples", -1, -1);
+  const auto samples = sample_texts(trainer_, run_.config, tokenizer_, run_.mesh.world(), [&] {
+    saver_.poll();
+    return run_.stop.agree();
+  });
+  if (!samples || !run_.is_root())
+    return;
+  for (const TextSample& sample : *samples)
+    run_.note(fmt::format("step {}: {}", step.report.step, printable_line(sample.prompt + sample.text)));
+  run_.files.records().add_samples(step.report.step, *samples);
+}
+
+#define ESPALIER_INSTANTIATE(P)                                                                                       \
+  template std::optional<std::vector<TextSample>> sample_texts<P>(Trainer<P>&, const RunConfig&, const Tokenizer*,    \
+                                                                  const Communicator&, const std::function<bool()>&); \
+  template class SampleNotes<P>;
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

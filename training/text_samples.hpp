@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "io/text/tokenizer.hpp"
-#include "training/trainer.hpp"
+#include "training/checkpoint_saver.hpp"
+#include "training/loop_observer.hpp"
 
 namespace espalier {
 
@@ -26,5 +27,22 @@ template <class P>
 std::optional<std::vector<TextSample>> sample_texts(Trainer<P>& trainer, const RunConfig& config,
                                                     const Tokenizer* tokenizer, const Communicator& world,
                                                     const std::function<bool()>& must_stop);
+
+/// Writes such samples every run.sample_interval steps. Saves go on meanwhile, and a stop ends it.
+template <class P>
+class SampleNotes : public LoopObserver {
+ public:
+  /// What is given must outlive it. `tokenizer` as for sample_texts().
+  SampleNotes(const RunContext& run, Trainer<P>& trainer, CheckpointSaver<P>& saver, const Tokenizer* tokenizer)
+      : run_(run), trainer_(trainer), saver_(saver), tokenizer_(tokenizer) {}
+
+  void after_step(const LoopStep& step) override;
+
+ private:
+  const RunContext& run_;
+  Trainer<P>& trainer_;
+  CheckpointSaver<P>& saver_;
+  const Tokenizer* tokenizer_;
+};
 
 }  // namespace espalier

@@ -13,6 +13,11 @@ namespace espalier {
 /// Targets that count.
 Index count_valid(const Batch& batch);
 
+/// Of each of them in a mean; 0 without any: no gradient and no loss, rather than a NaN.
+inline double token_weight(Index valid_tokens) {
+  return valid_tokens == 0 ? 0 : 1.0 / static_cast<double>(valid_tokens);
+}
+
 /// @throws Error (data) where none of the tokens that a loss was to be the mean of counts
 void require_valid(Index valid_tokens);
 

@@ -6,10 +6,8 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
-#include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
@@ -33,9 +31,6 @@ GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh&
                                    parameters.parameters(), options);
 }
 
-// 0 without tokens: no gradient and no loss, rather than a NaN.
-double token_weight(Index valid_tokens) { return valid_tokens == 0 ? 0 : 1.0 / static_cast<double>(valid_tokens); }
-
 // The sign of a NaN means nothing, and depends on the order of operands; people would read it.
 double unsigned_if_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
@@ -47,9 +42,6 @@ std::vector<SquaredNorm::Range> norm_ranges(const FlatStorage<S>& gradients, con
     result.push_back({gradients.place(range.begin), range.size()});
   return result;
 }
-
-// As memory of one element, which is filled and copied without the host: a scalar of Kokkos' is not.
-Tensor<double, 1> element(const Tensor<double, 0>& scalar) { return Tensor<double, 1>(scalar.data(), 1); }
 
 std::vector<PipelineSchedule> proven_schedules(const RunConfig& config, const Layout& layout) {
   std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
@@ -79,9 +71,9 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
       counted_owned_(counted_ranges(parameters_.parameters(), reducer_.owned(), mesh.layout(), mesh.world().rank(),
                                     layout.zero_stage > 0)),
       squared_norm_(exec, norm_ranges(parameters_.gradients(), counted_owned_)),
-      global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")),
+      times_(exec_, mesh.world(), model_.tensor()),
       spike_guard_(config.stability) {
   constexpr bool has_own_residual = !std::is_same_v<Residual<P>, Compute<P>>;
   ESPALIER_ASSERT(has_own_residual == (has_masters<Compute<P>> && config.precision.residual == "state"),
@@ -114,8 +106,12 @@ StepReport Trainer<P>::step(const std::function<bool()>& stop_requested) {
   const Stopwatch stopwatch;
   StepReport report;
   or_abandon_links(mesh_->world(), [&] {
-    report = compute_gradients(stop_requested);
-    update(report);
+    report = queue_gradients();
+    const bool is_queued = mesh_->world().size() == 1 && report.counts.valid_tokens > 0;
+    if (is_queued)
+      queue_update(report, spike_guard_.limits());
+    take_results(report, stop_requested);
+    finish(report, is_queued);
   });
   const double whole = stopwatch.seconds();
   report.seconds[Phase::other] = whole - report.seconds.total();
@@ -125,6 +121,18 @@ StepReport Trainer<P>::step(const std::function<bool()>& stop_requested) {
 
 template <class P>
 StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_requested) {
+  StepReport report = queue_gradients();
+  take_results(report, stop_requested);
+  return report;
+}
+
+template <class P>
+void Trainer<P>::update(StepReport& report) {
+  finish(report, false);
+}
+
+template <class P>
+StepReport Trainer<P>::queue_gradients() {
   StepReport report;
   StepObservers& observers = mesh_->world().observers();
   observers.step_begins(steps_done_ + 1);
@@ -150,6 +158,7 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   const double weight = token_weight(report.counts.valid_tokens);
   report.loss_scale = loss_scaler_.scale();
   transit_ = {};
+  times_.begin_step();
   std::vector<TokenBatch> staged = transfers_.stage(exec_, microbatches, {weight, report.loss_scale * weight});
   if (batch_decorator_)
     batch_decorator_(staged);
@@ -161,29 +170,28 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   }
   report.seconds[Phase::data_comm] -= reducer_.stats().early_seconds;  // the other stage was still at work
   report.seconds[Phase::bubble] += reducer_.stats().early_seconds;
-  double squares = 0;
-  {
-    const PhaseTimer timer(report.seconds, Phase::optimizer);
-    squared_norm_.compute<State<Compute<P>>>(exec_, parameters_.flat_gradients());
-    const std::span<const double> sums = transfers_.read(exec_, squared_norm_.sums());
-    squares = std::accumulate(sums.begin(), sums.end(), 0.0);  // in the order of the ranges, that is of the parameters
-  }
-  {
-    // Who is done waits here for the last stage to be done: in a pipeline that is bubble.
-    const PhaseTimer timer(report.seconds, mesh_->pp().size() > 1 ? Phase::bubble : Phase::data_comm);
-    const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-    std::array<double, 3> shared = {has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0,
-                                    stop_requested && stop_requested() ? 1.0 : 0.0, squares};
-    all_reduce(mesh_->world(), std::span<double>(shared));
-    require_links_alive(mesh_->world());  // else the sums may be of messages that never came
-    report.loss = unsigned_if_nan(shared[0]);
-    report.stop = shared[1] > 0;
-    report.gradient_norm = unsigned_if_nan(std::sqrt(shared[2]) / report.loss_scale);
-  }
-  mesh_->pp().rest_device_edges(false);  // all kernels have been at work
+  times_.queue(Phase::optimizer,
+               [&] { squared_norm_.compute<State<Compute<P>>>(exec_, parameters_.flat_gradients()); });
   report.step = steps_done_ + 1;
+  report.learning_rate = learning_rate_.at(steps_done_);
   report.samples = {loader_.position() - config_.layout.global_batch, loader_.position()};
   return report;
+}
+
+template <class P>
+void Trainer<P>::take_results(StepReport& report, const std::function<bool()>& stop_requested) {
+  const std::span<const double> own = transfers_.read(exec_, {element(model_.loss()), squared_norm_.total()});
+  times_.account(report.seconds);
+  // Who is done waits here for the last stage to be done: in a pipeline that is bubble.
+  const PhaseTimer timer(report.seconds, mesh_->pp().size() > 1 ? Phase::bubble : Phase::data_comm);
+  const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
+  std::array<double, 3> shared = {has_loss ? own[0] : 0.0, stop_requested && stop_requested() ? 1.0 : 0.0, own[1]};
+  all_reduce(mesh_->world(), std::span<double>(shared));
+  require_links_alive(mesh_->world());  // else the sums may be of messages that never came
+  report.loss = unsigned_if_nan(shared[0]);
+  report.stop = shared[1] > 0;
+  report.gradient_norm = unsigned_if_nan(std::sqrt(shared[2]) / report.loss_scale);
+  mesh_->pp().rest_device_edges(false);  // all kernels have been at work
 }
 
 template <class P>
@@ -216,11 +224,10 @@ void Trainer<P>::skip_overflow(const StepReport& report) {
 }
 
 template <class P>
-void Trainer<P>::update(StepReport& report) {
+void Trainer<P>::judge(StepReport& report) {
   // A loss that is not finite has overflowed forward, without the scale: no other scale would help.
   const bool overflow = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
   const bool is_empty = report.counts.valid_tokens == 0;
-  report.learning_rate = learning_rate_.at(steps_done_);
   if (overflow)
     skip_overflow(report);
   else if (is_empty)
@@ -235,11 +242,29 @@ void Trainer<P>::update(StepReport& report) {
   if (fate == StepFate::give_up)
     give_up(report);
   report.rollback = fate == StepFate::rollback;
+  report.skipped = overflow || is_empty || fate == StepFate::skip;
+}
+
+// `is_queued`: the update, with the guard's limits, which have held back an anomaly.
+template <class P>
+void Trainer<P>::finish(StepReport& report, bool is_queued) {
+  judge(report);
   if (report.rollback)
     return;
-  report.skipped = overflow || is_empty || fate == StepFate::skip;
-  if (!report.skipped)
-    apply(report);
+  if (!report.skipped) {
+    if (!is_queued || report.judgement.anomaly != Anomaly::none) {
+      const double scaled_norm = report.loss_scale * report.gradient_norm;
+      Kokkos::deep_copy(exec_, squared_norm_.total(), scaled_norm * scaled_norm);  // of all ranks
+      queue_update(report, std::nullopt);
+      times_.account(report.seconds);
+    }
+    {
+      const PhaseTimer timer(report.seconds, Phase::data_comm);
+      reducer_.start_gather(parameters_.weights());
+      reducer_.wait_gather();
+    }
+    loss_scaler_.good_step();
+  }
   report.skipped_steps = loss_scaler_.skipped() + spike_guard_.skipped();
   const std::array<std::uint64_t, num_axes> before = report.bytes_sent;
   report.bytes_sent = bytes_so_far();
@@ -248,30 +273,24 @@ void Trainer<P>::update(StepReport& report) {
   report.step = ++steps_done_;
   report.tokens = tokens();
   report.passed_over = loader_.num_passed_over();
-  if (std::isfinite(report.loss) && !is_empty)  // a skipped one need not be, and a checkpoint keeps numbers only
+  if (std::isfinite(report.loss) && report.counts.valid_tokens > 0)  // a checkpoint keeps numbers only
     last_loss_ = report.loss;
 }
 
 template <class P>
-void Trainer<P>::apply(StepReport& report) {
+void Trainer<P>::queue_update(const StepReport& report, const std::optional<UpdateLimits>& limits) {
   const Index updates =
       steps_done_ - loss_scaler_.skipped() - spike_guard_.skipped() + 1;  // what Adam's moments have seen
-  {
-    const PhaseTimer timer(report.seconds, Phase::optimizer);
-    mesh_->world().observers().work_begins(Phase::optimizer, nullptr);
-    const double scaled_norm = report.loss_scale * report.gradient_norm;
-    Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
-    clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);
+  StepObservers& observers = mesh_->world().observers();
+  times_.queue(Phase::optimizer, [&] {
+    observers.work_begins(Phase::optimizer, nullptr);
+    clip_factor(exec_, gradient_norm_, clip_, squared_norm_.total(), config_.optimizer.clip_grad_norm,
+                report.loss_scale);
+    if (limits)
+      hold_update(exec_, clip_, model_.loss(), gradient_norm_, *limits);
     optimizer_.step(exec_, report.learning_rate, clip_, updates);
-    compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
-    mesh_->world().observers().block_done(0, {});
-  }
-  {
-    const PhaseTimer timer(report.seconds, Phase::data_comm);
-    reducer_.start_gather(parameters_.weights());
-    reducer_.wait_gather();
-  }
-  loss_scaler_.good_step();
+    observers.block_done(0, {});
+  });
 }
 
 template <class P>
@@ -283,84 +302,6 @@ template <class P>
 TokenCounts Trainer<P>::counts_of(const std::vector<Batch>& batches, Index most_tokens) const {
   return loader_.all_targets_count() ? TokenCounts{.valid_tokens = most_tokens}
                                      : count_tokens(batches, config_.model.shape, mesh_->dp());
-}
-
-template <class P>
-void Trainer<P>::forward(const std::vector<Batch>& batches, double weight) {
-  PhaseSeconds seconds;
-  forward_only(context(), transfers_.stage(exec_, batches, weight), seconds);
-}
-
-template <class P>
-double Trainer<P>::mean_loss(const std::function<bool()>& forward_all) {
-  Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
-  double mean = 0;
-  const Evaluation no_step(mesh_->world().observers());
-  or_abandon_links(mesh_->world(), [&] {
-    if (!forward_all())
-      return;
-    const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-    mean = all_reduce(mesh_->world(), has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0);
-  });
-  return mean;
-}
-
-template <class P>
-double Trainer<P>::mean_loss(const std::vector<Batch>& batches, Index most_tokens) {
-  return mean_loss([&] {
-    forward(batches, token_weight(counts_of(batches, most_tokens).valid_tokens));
-    return true;
-  });
-}
-
-template <class P>
-std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index)>& must_stop) {
-  ESPALIER_ASSERT(validation_, "the config names no validation files");
-  // Tokens wait in memory that no prediction counts: not all at once, and enough to keep the stages busy.
-  constexpr double seconds_at_a_time = 0.5;
-  const Index stages = mesh_->pp().size();
-  const Index most = 16 * stages;
-  const Index total = validation_->num_batches();
-  const Index most_tokens = validation_->valid_tokens();
-  Index valid_tokens = validation_->all_targets_count() ? most_tokens : 0;
-  Index at_a_time = stages;
-  Index done = 0;
-  const double loss = mean_loss([&] {
-    while (done < total) {
-      if (must_stop && must_stop(done, total))
-        return false;
-      const Stopwatch stopwatch;
-      std::vector<Batch> batches;
-      for (const Index end = std::min(done + at_a_time, total); done < end; ++done)
-        batches.push_back(validation_->batch(done));
-      forward(batches, token_weight(most_tokens));
-      if (!validation_->all_targets_count())
-        valid_tokens += count_tokens(batches, config_.model.shape, mesh_->dp()).valid_tokens;
-      compat::fence(exec_, "espalier::Trainer::evaluate: a stop is asked for between batches");
-      const double seconds = all_reduce(mesh_->world(), stopwatch.seconds(), ReduceOp::max);  // one size on all ranks
-      const double wanted = static_cast<double>(std::ssize(batches)) * seconds_at_a_time / std::max(seconds, 1e-9);
-      at_a_time = std::clamp(static_cast<Index>(std::min(wanted, 1e9)), stages, most);
-    }
-    return true;
-  });
-  if (done < total)
-    return std::nullopt;
-  require_valid(valid_tokens);
-  return loss / (static_cast<double>(valid_tokens) / static_cast<double>(most_tokens));
-}
-
-template <class P>
-double Trainer<P>::next_loss(Index num_samples) {
-  return mean_loss(loader_.preview(num_samples), num_samples * config_.sequence_length);
-}
-
-template <class P>
-double Trainer<P>::past_loss(Index num_samples) {
-  const Index position = loader_.position();
-  loader_.seek(position - config_.layout.global_batch);
-  const std::vector<Batch> batches = loader_.preview(num_samples);
-  loader_.seek(position);
-  return mean_loss(batches, num_samples * config_.sequence_length);
 }
 
 template <class P>

@@ -55,6 +55,12 @@ class Trainer {
 
   /// One step: the gradients, then the update. `stop_requested` is asked when the gradients are there; the yes of any
   /// rank comes back as report.stop on all of them.
+  ///
+  /// One rank waits for its device once, when the update is queued: the device itself leaves the weights as they are
+  /// where loss or norm is not finite or so high that the step is to be judged first. Only a spike that the policy
+  /// continues with is then updated by a second call. Several ranks wait before the update, since MPI adds up their
+  /// losses and norms, and for their messages (parallel/mpi_buffer.hpp); targets that do not all count are counted in
+  /// host memory.
   /// Under loss scaling a step whose gradients are not finite is skipped on all ranks, data included. What becomes of
   /// spikes, and of other losses and gradients that are not finite, is the policy's (stability.on_spike).
   /// @throws Error (numerical) for a loss or gradient that is not finite where the policy is to continue, before the
@@ -136,11 +142,15 @@ class Trainer {
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index most_tokens);
-  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, transit_}; }
+  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, transit_, times_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;
   void skip_overflow(const StepReport& report);
-  void apply(StepReport& report);
+  StepReport queue_gradients();
+  void take_results(StepReport& report, const std::function<bool()>& stop_requested);  // waits for the device
+  void queue_update(const StepReport& report, const std::optional<UpdateLimits>& limits);
+  void judge(StepReport& report);
+  void finish(StepReport& report, bool is_queued);
 
   ExecSpace exec_;
   RunConfig config_;
@@ -159,7 +169,6 @@ class Trainer {
   std::vector<IndexRange> counted_weights_;
   std::vector<IndexRange> counted_owned_;
   SquaredNorm squared_norm_;
-  Tensor<double, 1> global_sum_;  // (1), of squares of all gradients
   Tensor<double, 0> gradient_norm_;
   Tensor<double, 0> clip_;
   StepTransfers transfers_;
@@ -167,6 +176,7 @@ class Trainer {
   double last_loss_ = 0;
   LossScaler loss_scaler_;
   MessageTransit transit_;
+  ComputeTimes<Compute<P>> times_;
   SpikeGuard spike_guard_;
   std::function<void(const StepReport&)> anomaly_observer_;
   std::function<void(std::vector<TokenBatch>&)> batch_decorator_;

@@ -26,6 +26,7 @@ SquaredNorm::SquaredNorm(const ExecSpace& exec, const std::vector<Range>& ranges
   first_piece_ = allocate<Index>(Category::workspace, "norm_first_piece", static_cast<Index>(first_piece.size()));
   partial_ = allocate<double>(Category::workspace, "norm_partial", num_pieces);
   sums_ = allocate<double>(Category::workspace, "norm_sums", static_cast<Index>(ranges.size()));
+  total_ = allocate<double>(Category::workspace, "norm_total", 1);
   const auto host_pieces = Kokkos::create_mirror_view(pieces_);
   for (Index i = 0; i < num_pieces; ++i) {
     host_pieces(i, 0) = pieces[static_cast<std::size_t>(i)].offset;
@@ -80,6 +81,7 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
   const auto partial = partial_;
   const auto first_piece = first_piece_;
   const auto sums = sums_;
+  const auto total = total_;
   Kokkos::parallel_for(
       "espalier::core::squared_norm::pieces", row_policy(exec, pieces.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
@@ -96,6 +98,12 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
             sum_in_order<double>(team, first_piece(i + 1) - first, [=](const Index p) { return partial(first + p); });
         Kokkos::single(Kokkos::PerTeam(team), [&]() { sums(i) = sum; });
       });
+  Kokkos::parallel_for(
+      "espalier::core::squared_norm::total", row_policy(exec, 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        const double sum =
+            sum_in_order<double>(team, static_cast<Index>(sums.extent(0)), [=](const Index i) { return sums(i); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { total(0) = sum; });
+      });
 }
 
 void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
@@ -107,6 +115,17 @@ void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0
         Kokkos::single(Kokkos::PerTeam(team), [&]() {
           norm() = compat::sqrt(total) / scale;
           factor() = (max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0) / scale;
+        });
+      });
+}
+
+void hold_update(const ExecSpace& exec, Tensor<double, 0> factor, Tensor<double, 0> loss, Tensor<double, 0> norm,
+                 const UpdateLimits& limits) {
+  Kokkos::parallel_for(
+      "espalier::core::hold_update", row_policy(exec, 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+          if (!is_within(limits, loss(), norm()))
+            factor() = 0;
         });
       });
 }

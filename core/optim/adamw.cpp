@@ -101,6 +101,8 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   Kokkos::parallel_for(
       "espalier::core::adamw_update", row_policy(exec, static_cast<Index>(parts.extent(0)) / 5),
       KOKKOS_LAMBDA(const TeamMember& team) {
+        if (clip() == 0)
+          return;
         const Index* const numbers = &parts(5 * Index{team.league_rank()});
         const AdamWPart part{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
         Update<T> update = whole;  // so that no store can change its constants

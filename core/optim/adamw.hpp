@@ -27,8 +27,9 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
-/// type they are the master weights, and `masters` is not read. The factor `clip` stays on the device. `step` counts
-/// from 1. The decay is that of `config`, for the parts that have one. W weights, G gradients and M moments lie here.
+/// type they are the master weights, and `masters` is not read. The factor `clip` stays on the device; where it is 0,
+/// nothing changes (hold_update()). `step` counts from 1. The decay is that of `config`, for the parts that have one. W
+/// weights, G gradients and M moments lie here.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (W) */, Tensor<State<T>, 1> masters /* (M) */,
                   Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,

@@ -32,6 +32,14 @@ steady() {
   done
 }
 
+# waits_once NAME: and the host waits for the device once in each of them; the clock of its phases then does not wait.
+waits_once() {
+  local count
+  for count in stream_synchronizations event_synchronizations; do
+    grep -q "\"marked_$count\": 5," "$1.json" || fail "$1: five steps after the first have other $count" "$1.json"
+  done
+}
+
 # ---- The mock itself ----
 found=0
 for program in misuse race_mistakes; do
@@ -48,10 +56,12 @@ stage "it finds $found injected mistakes"
 
 # ---- One rank ----
 steady fp32 1
+waits_once fp32
 steady bf16 1 precision.compute=bf16
 says "attention by own kernels"
 steady fp16 1 precision.compute=fp16 parallel.recompute=selective
 steady full 1 parallel.recompute=full run.matmul=tiled
+waits_once full
 trains fp64 1 precision.compute=fp64
 # Where epilogues take longer than passes of their own, these are taken.
 launches_of() { grep -oE "\"_Z[^\"]*$1[^\"]*\": [0-9]+" "$2" | awk '{sum += $NF} END {print sum + 0}'; }

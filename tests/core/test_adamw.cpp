@@ -81,6 +81,30 @@ TEST(AdamW, without_gradient_only_decays) {
   EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
 }
 
+// Weights that compute in 16 bits have masters, which may be more exact.
+template <class T>
+void changes_nothing() {
+  using S = State<T>;
+  const auto gradient = on_device<S>(Values{HUGE_VAL, std::nan(""), 1}, 3);
+  const auto w = on_device<T>(Values{1, -2, 3}, 3);
+  const auto masters = on_device<S>(Values{1.001, -2.001, 3.001}, 3);
+  const auto m = on_device<S>(Values{4, 5, 6}, 3);
+  const auto v = on_device<S>(Values{7, 8, 9}, 3);
+  const Tensor<double, 0> clip("espalier::other::clip");  // 0
+  const auto parts = make_adamw_parts({{0, 0, 0, 3, true}});
+  adamw_update<T>(ExecSpace(), w, masters, m, v, gradient, parts, config, 0.5, clip, 1);
+  EXPECT_EQ(on_host(w), (Values{1, -2, 3}));
+  EXPECT_TRUE(allclose(on_host(masters), {1.001, -2.001, 3.001}, 1e-6));
+  EXPECT_EQ(on_host(m), (Values{4, 5, 6}));
+  EXPECT_EQ(on_host(v), (Values{7, 8, 9}));
+}
+
+TEST(AdamW, a_factor_of_zero_changes_nothing) {
+  changes_nothing<float>();
+  changes_nothing<double>();
+  changes_nothing<bfloat16>();
+}
+
 TEST(AdamW, decays_the_segments_that_say_so) {
   ParameterStore<double> parameters;
   const auto matrix = parameters.declare({.name = "matrix", .shape = {3, 5}, .init_mean = 1});

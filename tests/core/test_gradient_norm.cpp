@@ -69,6 +69,28 @@ TEST(Norm, clip_factor_scales_down_only) {
   EXPECT_EQ(clip({0, 0}, 1).factor, 1);
 }
 
+// The factor of 2 after a look at loss and norm.
+double held(double loss, double norm, const UpdateLimits& limits) {
+  const Tensor<double, 0> factor("espalier::other::factor");
+  Kokkos::deep_copy(factor, 2.0);
+  const auto values = on_device<double>(Values{loss, norm}, 2);
+  hold_update(ExecSpace(), factor, Tensor<double, 0>(values.data()), Tensor<double, 0>(values.data() + 1), limits);
+  return on_host(factor)[0];
+}
+
+TEST(Norm, an_update_is_held_above_its_limits_and_where_a_value_is_not_finite) {
+  const UpdateLimits limits{.loss = 3, .gradient_norm = 5};
+  EXPECT_EQ(held(3, 5, limits), 2);
+  EXPECT_EQ(held(-1e300, 0, limits), 2);
+  EXPECT_EQ(held(std::nextafter(3, 4), 5, limits), 0);
+  EXPECT_EQ(held(3, std::nextafter(5, 6), limits), 0);
+  EXPECT_EQ(held(1e300, 1e300, {}), 2);
+  for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    EXPECT_EQ(held(wrong, 1, {}), 0) << wrong;
+    EXPECT_EQ(held(1, wrong, {}), 0) << wrong;
+  }
+}
+
 TEST(Norm, what_is_not_finite_shows_in_the_norm) {
   EXPECT_TRUE(std::isnan(clip({1, std::nan("")}, 1).norm));
   EXPECT_TRUE(std::isinf(clip({1, HUGE_VAL}, 1).norm));

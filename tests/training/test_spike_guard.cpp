@@ -46,6 +46,19 @@ TEST(SpikeGuard, ScoresAreMediansAndMedianDistances) {
   EXPECT_EQ(seen_eight(policy("continue")).judge(-100, 0).anomaly, Anomaly::none) << "falls are none";
 }
 
+// A device that knows the limits alone holds back the same steps.
+TEST(SpikeGuard, LimitsAreWhereSpikesBegin) {
+  const SpikeGuard guard = seen_eight(policy("continue"));
+  const UpdateLimits limits = guard.limits();
+  EXPECT_NEAR(limits.loss, 2.35 + 6 * 1.4826 * 0.2, 1e-12);
+  EXPECT_NEAR(limits.gradient_norm, std::exp(0.7 + 6 * 1.4826 * 0.4), 1e-9);
+  const auto anomaly = [&](double loss, double norm) { return SpikeGuard(guard).judge(loss, norm).anomaly; };
+  EXPECT_EQ(anomaly(limits.loss, limits.gradient_norm), Anomaly::none);
+  EXPECT_EQ(anomaly(std::nextafter(limits.loss, 99), 1), Anomaly::spike);
+  EXPECT_EQ(anomaly(2, std::nextafter(limits.gradient_norm, 1e9)), Anomaly::spike);
+  EXPECT_EQ(SpikeGuard(policy("continue")).limits().loss, HUGE_VAL) << "nothing is usual yet";
+}
+
 TEST(SpikeGuard, JudgesWhenHalfTheWindowIsFull) {
   SpikeGuard guard(policy("skip"));
   for (int i = 0; i < 4; ++i)

@@ -62,6 +62,17 @@ TEST(Spikes, OnlyUnexpectedDataAreSpikes) {
   EXPECT_EQ(anomalies(clean), std::vector<Index>{});
 }
 
+// The update that was held back is made after all, once the incident is kept.
+TEST(Spikes, WhatTheRunContinuesWithHasTheBitsOfARunThatLooksForNone) {
+  const SharedFolder folder("continued");
+  const RunConfig seen = poisoned_config(folder, "seen", world().size());
+  const RunConfig unseen = poisoned_config(folder, "unseen", world().size(), {"stability.spike_window=0"});
+  start_run(seen, {});
+  start_run(unseen, {});
+  EXPECT_EQ(anomalies(seen), (std::vector<Index>{poisoned_step}));
+  EXPECT_EQ(losses(seen), losses(unseen));
+}
+
 TEST(Spikes, AResumedRunDecidesAlike) {
   const SharedFolder folder("resumed");
   const RunConfig whole = poisoned_config(folder, "whole", world().size(), {"stability.on_spike=skip"});

@@ -4,6 +4,7 @@
 
 #include "tests/training/tiny_run.hpp"
 #include "training/predict_memory.hpp"
+#include "training/trainer_copies.hpp"
 
 namespace espalier::test {
 namespace {
@@ -43,6 +44,54 @@ TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
   }
   const auto after = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
   EXPECT_TRUE(std::equal(kept.begin(), kept.end(), after.data()));
+}
+
+std::vector<std::string>* seen_fences = nullptr;  // the callback is a plain function
+void note_fence(const char* label, std::uint32_t, std::uint64_t*) {
+  if (const std::string reason = label; reason.starts_with("espalier::"))
+    seen_fences->push_back(reason);
+}
+
+// Waits of this program for its device, in the order in which they came. Kokkos' own are not among them.
+template <class F>
+std::vector<std::string> fences_of(const F& work) {
+  namespace tools = Kokkos::Tools::Experimental;
+  std::vector<std::string> result;
+  seen_fences = &result;
+  const tools::EventSet before = tools::get_callbacks();
+  tools::set_begin_fence_callback(note_fence);
+  work();
+  tools::set_callbacks(before);
+  return result;
+}
+
+TEST(Trainer, WaitsForTheDeviceOnceAStep) {
+  const SharedFolder folder("waits");
+  const std::vector<std::string> one_wait = {"espalier::StepTransfers: values are read on the host"};
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"stability.on_spike=skip"}, {"parallel.recompute=full"}}) {
+    TrainerOn<Fp32> on(tiny_config(folder, 1, more), world());
+    on.trainer.step();
+    for (int step = 2; step <= 4; ++step)
+      EXPECT_EQ(fences_of([&] { on.trainer.step(); }), one_wait) << "step " << step;
+  }
+}
+
+// The update is queued behind the gradients or begun when they are known: the same bits.
+TEST(Trainer, AStepIsItsTwoHalves) {
+  const SharedFolder folder("halves");
+  const RunConfig config = tiny_config(folder, 1);
+  TrainerOn<Bf16> whole(config, world());
+  TrainerOn<Bf16> halves(config, world());
+  for (int step = 0; step < 5; ++step) {
+    const StepReport report = whole.trainer.step();
+    StepReport other = halves.trainer.compute_gradients();
+    halves.trainer.update(other);
+    EXPECT_EQ(report.loss, other.loss);
+    EXPECT_EQ(report.gradient_norm, other.gradient_norm);
+    EXPECT_EQ(report.learning_rate, other.learning_rate);
+  }
+  EXPECT_EQ(masters(whole.trainer), masters(halves.trainer));
 }
 
 TEST(Trainer, MemoryIsWhatWasPredicted) {
