@@ -122,6 +122,17 @@ double collective_seconds(const Cluster& cluster, Collective kind, const AxisPla
   return latency + passes * (n - 1) / n * bytes / bandwidth;
 }
 
+double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes) {
+  if (axis.size <= 1)
+    return 0;
+  const auto [nodes, members] = spread(cluster, axis);
+  const double each = bytes / axis.size;
+  const double inside = each * (members - 1) / cluster.node.bandwidth;
+  const double outside = nodes > 1 ? each * (axis.size - members) / cluster.network.bandwidth : 0;
+  const double latency = std::log2(members) * cluster.node.latency + (nodes - 1) * cluster.network.latency;
+  return latency + std::max(inside, outside);
+}
+
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes) {
   const LinkTier& link = crosses_nodes(cluster, axis) ? cluster.network : cluster.node;
   return link.latency + bytes / link.bandwidth;

@@ -46,6 +46,10 @@ bool has_odd_nodes(const Layout& layout, const Cluster& cluster);
 double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
                           bool one_ring = false);
 
+/// Seconds of an all_to_all in which each rank sends `bytes`, a part to each of the axis: what leaves a node goes
+/// through the rank's own share of its network cards, beside what stays.
+double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);
+
 /// Seconds of one message between neighbours of an axis.
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);
 

@@ -47,13 +47,14 @@ struct Implementation {
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
   double overlapped_share = 0.7;  ///< of a tensor collective that is cut up to overlap with matmuls
   double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
-  double logit_bytes = 12;        ///< of those copies
-  double reserved_times = 1;      ///< what an allocator holds, of what is asked of it beside the states
-  double library_bytes = 0;       ///< of a device, of context and libraries, where a measurement counts them
+  double logit_bytes = 10;    ///< of those copies: of the log-softmax, its gradient, that of the logits, less 16 bits
+  double reserved_times = 1;  ///< what an allocator holds, of what is asked of it beside the states
+  double library_bytes = 0;   ///< of a device, of context and libraries, where a measurement counts them
   double communicator_bytes = 0;  ///< of a device, of each group of ranks that it is in, where that counts them
-  double recompute_share = 1;     ///< of the layers that recompute, where any does
-  int gradient_bytes = 4;         ///< of an element, as accumulated and reduced
-  int extra_state_bytes = 0;      ///< of an element, beyond weights, gradients, master weights and two moments
+  double recompute_share = 1;   ///< of the layers that recompute, where any does; of their products with keeps_products
+  bool keeps_products = false;  ///< a layer that recomputes keeps the results of its other products and of attention
+  int gradient_bytes = 4;       ///< of an element, as accumulated and reduced
+  int extra_state_bytes = 0;    ///< of an element, beyond weights, gradients, master weights and two moments
   Experts experts = {};
 };
 

@@ -3,7 +3,6 @@
 #include "planning/interval.hpp"
 
 #include <algorithm>
-#include <string_view>
 
 #include "planning/price_layout.hpp"
 
@@ -15,8 +14,7 @@ namespace {
 constexpr CaseKind other_device{"published cases of devices that nothing was fitted to", 0.84, 1.26};
 constexpr CaseKind short_step{"published cases with steps below 1 s", 0.82, 1.49};
 constexpr CaseKind exposed_messages{"published cases that wait for messages", 0.85, 1.80};
-constexpr CaseKind fp8_step{"published cases in fp8", 0.82, 1.11};
-constexpr CaseKind usual_step{"published cases in 16 bits", 0.86, 1.16};
+constexpr CaseKind usual_step{"published cases with steps of 1 s or more", 0.86, 1.16};
 constexpr CaseKind own_memory{"layouts of train", 0.99, 1.01};
 constexpr CaseKind other_memory{"published cases of other programs", 0.74, 1.30};
 
@@ -25,21 +23,17 @@ constexpr double told_apart = 0.05;
 constexpr double short_seconds = 1;    // of a step that may wait for the host and for stragglers
 constexpr double much_waiting = 0.15;  // of a step, for messages
 
-bool has_rows(std::string_view device) {
-  return device == "v100" || device.starts_with("a100") || device.starts_with("h100") || device == "h200";
-}
-
 }  // namespace
 
 const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price) {
-  if (!has_rows(problem.cluster.device.name))
+  if (!problem.cluster.device.unmeasured.empty())
     return other_device;
   if (price.step_seconds < short_seconds)
     return short_step;
   const double messages = price[Phase::tensor_comm] + price[Phase::data_comm] + price[Phase::pipeline_comm];
   if (messages > much_waiting * price.step_seconds)
     return exposed_messages;
-  return price.layout.precision == Precision::fp8 ? fp8_step : usual_step;
+  return usual_step;
 }
 
 const CaseKind& memory_kind(const Implementation& implementation) {

@@ -42,6 +42,12 @@ double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout
     kept += 2 * e * to_double(shape.rows * shape.channels) * (layout.tensor - 1);
   if (implementation.copies_logits && model.gated() && layout.recompute != Recompute::full)
     kept += e * to_double(shape.tokens() * shape.ffn);
+  if (layout.recompute == Recompute::full && implementation.keeps_products) {
+    const Index products = shape.qkv_channels() + shape.up + 2 * shape.channels;
+    return to_double(block.stream) +
+           e * to_double(shape.tokens()) *
+               (to_double(shape.q_channels()) + (1 - implementation.recompute_share) * to_double(products));
+  }
   if (layout.recompute == Recompute::full)
     return implementation.recompute_share * to_double(block.stream) + (1 - implementation.recompute_share) * kept;
   return kept;

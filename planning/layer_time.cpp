@@ -93,8 +93,7 @@ struct Block {
     if (experts.count == 0 || experts.parallel == 1)
       return 0;
     const double bytes = e * rows / (layout.sequence_parallel ? t : 1) * c * experts.of_token;
-    return 2 * collective_seconds(cluster, Collective::all_gather, {.size = experts.parallel, .stride = layout.tensor},
-                                  bytes);
+    return 2 * all_to_all_seconds(cluster, {.size = experts.parallel, .stride = layout.tensor}, bytes);
   }
 
   // Twice the keys that a query sees, on average over queries and layers: the length, or less with windows.
@@ -244,6 +243,12 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
     time.recompute = time.forward;
     time.recompute.products = attention.products + block.products(again);
     time.recompute.tensor = block.tensor_seconds(again) + context_forward;
+    if (implementation.keeps_products) {
+      time.recompute.products = implementation.recompute_share * block.products(again);
+      time.recompute.elementwise -= attention.elementwise;
+      time.recompute.tensor = implementation.recompute_share * block.tensor_seconds(again);
+    } else
+      time.recompute = implementation.recompute_share * time.recompute;
   } else if (layout.recompute == Recompute::selective && implementation.recomputes_attention) {
     if (!implementation.fused_attention) {
       time.recompute = attention;
@@ -253,7 +258,6 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
     time.recompute.elementwise = traffic_seconds(cluster.device, work.recompute_for_weight.elementwise_bytes);
     time.recompute.host = block.host(0.2);
   }
-  time.recompute = implementation.recompute_share * time.recompute;
   return time;
 }
 

@@ -58,10 +58,7 @@ class Memo : MemoText {
                                     : "weights, gradients and optimizer",
           replicas);
     const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
-    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.peak_stage, layout_.pipeline);
-    for (std::size_t c = 0; c < num_categories; ++c)
-      if (stage.bytes[c] > 0)
-        say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
+    say_memory_rows(stage, best_.peak_stage, layout_.pipeline);
     say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
         share_text(static_cast<double>(stage.total()), static_cast<double>(room_)));
     if (const std::size_t bytes =

@@ -19,19 +19,15 @@ class NoLayoutMemo : MemoText {
       : problem_(problem), space_(space), result_(result), report_(report) {}
 
   std::string text() {
-    say("# How to train {} on {} {}\n\n## Question\n\n", problem_.model_name, space_.num_devices,
-        problem_.cluster.device.name);
-    say("How should {} train on {}? A step has {} of {} tokens.\n\n", problem_.model_name,
-        machine_text(problem_.cluster, space_.num_devices), counted(space_.global_batch, "sequence"),
-        problem_.sequence_length);
+    say_question(problem_, space_);
+    text_ += "\n\n";
     if (result_.num_too_large > 0)
       does_not_fit();
     else
       is_impossible();
     say("## How sure we are\n\n");
     say_what_was_not_run({problem_});
-    say("- Memory is counted from shapes. The runtime keeps {} of each device.\n",
-        bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
+    say_how_memory_is_counted(problem_.cluster);
     return text_;
   }
 
@@ -72,10 +68,7 @@ class NoLayoutMemo : MemoText {
     say("- Devices with {} free instead of {}.\n", bytes_text(result_.smallest_bytes), bytes_text(room));
     say("- A shorter sequence, or a smaller model.\n\n");
     say("## How it fits in memory\n\nIt does not, with {} either.\n\n", mesh_text(smallest));
-    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", stage, smallest.pipeline);
-    for (std::size_t c = 0; c < num_categories; ++c)
-      if (most.bytes[c] > 0)
-        say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(most.bytes[c]));
+    say_memory_rows(most, stage, smallest.pipeline);
     say("| total | {} |\n| a device has | {} |\n\n", bytes_text(most.total()), room_text(problem_));
   }
 

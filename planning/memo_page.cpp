@@ -45,11 +45,7 @@ class MemoPage : MemoText {
 
  private:
   void question() {
-    say("# How to train {} on {} {}\n\n## Question\n\n", problem_.model_name, space_.num_devices,
-        problem_.cluster.device.name);
-    say("How should {} train on {}? A step has {} of {} tokens.", problem_.model_name,
-        machine_text(problem_.cluster, space_.num_devices), counted(space_.global_batch, "sequence"),
-        problem_.sequence_length);
+    say_question(problem_, space_);
     if (problem_.num_tokens > 0)
       say(" The whole run has {} tokens.", tokens_text(problem_.num_tokens));
     for (const GoalResult& each : goal_results(best_, goal_))
@@ -152,10 +148,10 @@ class MemoPage : MemoText {
     say("- In 9 of 10 {}, a step takes {} s.\n", time_kind(problem_, best_).name, interval_text(best_.step_interval));
     if (result_.num_alike > 1)
       say("- The prediction does not tell {} layouts apart. The answer has fewest stages, then least tensor "
-          "parallelism.\n",
+          "parallelism, then the lowest ZeRO stage.\n",
           result_.num_alike);
-    say("- Memory is counted from shapes. The runtime keeps {} of each device.\n\n",
-        bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
+    say_how_memory_is_counted(problem_.cluster);
+    text_ += "\n";
   }
 
   const PlanProblem& problem_;

@@ -31,6 +31,26 @@ std::string MemoSubject::fit_text(const LayoutPrice& price) const {
       bytes_text(room()));
 }
 
+void MemoText::say_question(const PlanProblem& problem, const LayoutSpace& space) {
+  say("# How to train {} on {} {}\n\n## Question\n\n", problem.model_name, space.num_devices,
+      problem.cluster.device.name);
+  say("How should {} train on {}? A step has {} of {} tokens.", problem.model_name,
+      machine_text(problem.cluster, space.num_devices), counted(space.global_batch, "sequence"),
+      problem.sequence_length);
+}
+
+void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages) {
+  say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", stage, num_stages);
+  for (std::size_t c = 0; c < num_categories; ++c)
+    if (memory.bytes[c] > 0)
+      say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(memory.bytes[c]));
+}
+
+void MemoText::say_how_memory_is_counted(const Cluster& cluster) {
+  say("- Memory is counted from shapes. The runtime keeps {} of each device.\n",
+      bytes_text(static_cast<std::size_t>(cluster.reserved_bytes)));
+}
+
 void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& layout) {
   say("The model has {:.4g} billion parameters, {} layers and hidden size {}. "
       "The batch is {} of {} tokens, in {} of {} on each of {}.\n\n",

@@ -57,12 +57,17 @@ class MemoText {
     text_ += fmt::format(format, impl::in_markdown(arguments)...);
   }
 
+  /// Title and question, of one machine.
+  void say_question(const PlanProblem& problem, const LayoutSpace& space);
+  /// The rows of a table: what a stage has in each category.
+  void say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages);
   /// Sizes of the model and of the batch.
   void say_model_and_batch(const PlanProblem& problem, const Layout& layout);
   /// What `train` lacks to run the layout, if anything.
   void say_if_estimated_only(const PlanProblem& problem, const Layout& layout);
   /// What has not been run or compared on these machines, a point each.
   void say_what_was_not_run(const std::vector<PlanProblem>& machines);
+  void say_how_memory_is_counted(const Cluster& cluster);
 
   std::string text_;
 };

@@ -32,7 +32,8 @@ std::string why_not_runnable(Index num_layers, const Layout& layout) {
 }
 
 std::string why_not_runnable(const PlanProblem& problem, const Layout& layout) {
-  const std::string of_model = why_not_trainable(problem.model);
+  const std::string of_model = problem.implementation.experts.count > 0 ? "train has no mixture of experts yet"
+                                                                        : why_not_trainable(problem.model);
   const std::string of_layout = why_not_runnable(problem.model.num_layers, layout);
   return of_model + (of_model.empty() || of_layout.empty() ? "" : "; ") + of_layout;
 }

@@ -161,9 +161,10 @@ std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, 
 Rejection not_the_answer(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   if (price.step_seconds >= best.step_seconds)
     return {price.layout, Verdict::slower, why_slower(problem, price, best)};
-  const char* more = price.layout.pipeline > best.layout.pipeline ? "; it has more stages"
-                     : price.layout.tensor > best.layout.tensor   ? "; it has more tensor parallelism"
-                                                                  : "";
+  const char* more = price.layout.pipeline > best.layout.pipeline       ? "; it has more stages"
+                     : price.layout.tensor > best.layout.tensor         ? "; it has more tensor parallelism"
+                     : price.layout.zero_stage > best.layout.zero_stage ? "; it has a higher ZeRO stage"
+                                                                        : "";
   return {price.layout, Verdict::alike,
           fmt::format("faster by {}, which the prediction does not tell apart{}", against_text(price, best), more)};
 }
@@ -268,13 +269,29 @@ const LayoutPrice& fastest_of(const std::vector<LayoutPrice>& ranking) {
 }
 
 void simplest_first(std::vector<LayoutPrice>& ranking, std::size_t num_alike) {
-  if (num_alike < 2)
-    return;
   const auto end = ranking.begin() + static_cast<std::ptrdiff_t>(num_alike);
   const auto simplest = std::min_element(ranking.begin(), end, [](const LayoutPrice& a, const LayoutPrice& b) {
     return std::pair(a.layout.pipeline, a.layout.tensor) < std::pair(b.layout.pipeline, b.layout.tensor);
   });
   std::rotate(ranking.begin(), simplest, simplest + 1);
+}
+
+// The best layout of the same mesh with the lowest ZeRO stage below that of `price` that fits and takes less than
+// `most` seconds a step.
+std::optional<LayoutPrice> with_lower_zero_stage(const PlanProblem& problem, LayoutSpace space,
+                                                 const LayoutPrice& price, double most) {
+  if (space.zero_stage)
+    return std::nullopt;
+  const Layout& layout = price.layout;
+  std::tie(space.tensor, space.context, space.data, space.pipeline) = degrees_of(layout);
+  space.precisions = {layout.precision};
+  for (int stage = 0; stage < layout.zero_stage; ++stage) {
+    space.zero_stage = stage;
+    SearchResult same = search_layouts(problem, space, 1);
+    if (!same.ranking.empty() && same.ranking.front().step_seconds < most)
+      return std::move(same.ranking.front());
+  }
+  return std::nullopt;
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.
@@ -318,13 +335,20 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
   for (const auto& [mesh, choices] : found.fits)
     meshes.push_back(&choices);
   std::ranges::stable_sort(meshes, {}, bound_of);
-  const std::size_t simulated = std::min(most_simulated, meshes.size());
+  std::size_t simulated = std::min(most_simulated, meshes.size());
   for (std::size_t i = 0; i < meshes.size(); ++i)
     result.ranking.push_back(i < simulated ? best_choice(problem, *meshes[i]) : estimated_choice(problem, *meshes[i]));
   std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
   result.num_alike = count_alike(problem, result.ranking, simulated);
-  if (prefer == Prefer::simplest)
+  if (prefer == Prefer::simplest && simulated > 0) {
+    const double most = result.ranking.front().step_seconds * (1 + told_apart_share(problem.cluster));
     simplest_first(result.ranking, result.num_alike);
+    if (auto simpler = with_lower_zero_stage(problem, space, result.ranking.front(), most)) {
+      result.ranking.insert(result.ranking.begin(), std::move(*simpler));
+      ++result.num_alike;
+      ++simulated;
+    }
+  }
 
   for (std::size_t i = 1; i < result.ranking.size(); ++i)
     result.rejections.push_back(not_the_answer(problem, result.ranking[i], result.ranking.front()));
@@ -358,7 +382,7 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
   return fmt::format(
       "the prediction does not tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
-      "has fewest stages, then least tensor parallelism{}",
+      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage{}",
       result.num_alike, 100 * told_apart_share(problem.cluster),
       slower > equal_share ? fmt::format("; {} is {:.1f} % faster", fastest.layout.text(), 100 * slower) : "");
 }

@@ -28,7 +28,7 @@ struct Rejection {
 /// What a search found.
 struct SearchResult {
   std::vector<LayoutPrice> ranking;   ///< the answer, then the others, fastest first; of each mesh of ranks the best
-                                      ///< choice of all else
+                                      ///< choice of all else, of that of the answer also the simplest
   std::size_t num_alike = 0;          ///< of them, that the prediction does not tell from the fastest
   std::vector<Rejection> rejections;  ///< of each mesh that is not the best, one: slower ones, fastest first; those
                                       ///< too large, smallest first; impossible ones
@@ -47,7 +47,7 @@ int complexity(const Layout& layout);
 enum class Prefer {
   fastest,
   simplest  ///< of those that the prediction does not tell from the fastest: fewest stages, then least tensor
-            ///< parallelism, then the fastest
+            ///< parallelism, then the lowest ZeRO stage, then the fastest
 };
 
 /// Prices the whole space in closed form, simulates the `most_simulated` best meshes, ranks them. Deterministic.

@@ -237,6 +237,30 @@ TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
     EXPECT_EQ(rejection.verdict == Verdict::alike, rejection.reason.starts_with("faster by")) << rejection.reason;
 }
 
+// Within the mesh of the answer a lower ZeRO stage that costs less than the error is simpler, too.
+TEST(Search, recommends_the_lowest_zero_stage_of_those_that_it_cannot_tell_apart) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  for (const char* const fixed : {"tensor=8,pipeline=1", "tensor=4,pipeline=1"}) {
+    LayoutSpace space{.num_devices = 32, .global_batch = 128};
+    fix_choices(space, fixed);
+    const LayoutPrice fastest = search_layouts(problem, space, 1).ranking.front();
+    const SearchResult result = search_layouts(problem, space, 16, Prefer::simplest);
+    const LayoutPrice& answer = result.ranking.front();
+    EXPECT_LT(answer.step_seconds, fastest.step_seconds * (1 + told_apart_share(problem.cluster)));
+    for (int stage = 0; stage < answer.layout.zero_stage; ++stage) {
+      space.zero_stage = stage;
+      const SearchResult lower = search_layouts(problem, space, 1);
+      EXPECT_TRUE(lower.ranking.empty() ||
+                  lower.ranking.front().step_seconds >= fastest.step_seconds * (1 + told_apart_share(problem.cluster)))
+          << fixed << ": " << answer.layout.text();
+    }
+    if (answer.layout.zero_stage < fastest.layout.zero_stage) {
+      EXPECT_EQ(result.ranking[1].layout.text(), fastest.layout.text());
+      EXPECT_THAT(result.rejections.front().reason, HasSubstr("a higher ZeRO stage"));
+    }
+  }
+}
+
 // A measured machine has its own error.
 TEST(Search, a_calibrated_machine_tells_more_apart) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:4");

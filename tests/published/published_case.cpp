@@ -99,6 +99,7 @@ constexpr std::array known_columns{"id",
                                    "analytic",
                                    "framework",
                                    "network_gbps",
+                                   "network_gb_per_s",
                                    "recompute_share",
                                    "memory_by",
                                    "date",
@@ -198,6 +199,8 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
     cluster.network.bandwidth *= times;
     cluster.network.alone *= times;
   }
+  if (const std::optional<double> measured = row.number("network_gb_per_s"))
+    cluster.network.bandwidth = cluster.network.alone = *measured * 1e9;
   cluster.reserved_bytes = runtime_bytes;  // it ran, so it fitted, with whatever the allocator wasted
   read.problem.cluster = with_devices(cluster, std::max(read.space.num_devices, 1));
   take_four_bits(row, read);
@@ -267,6 +270,7 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
   const PublishedSpace published = published_space(row, read.one_block);
   read.space = published.space;
   read.problem.implementation.recompute_share = published.recompute_share;
+  read.problem.implementation.keeps_products = published.keeps_products;
   round_heads_up(read);
   read_device(row, calibrated, read);  // before what the degrees contradict: no correction of them would price it
   refuse(read, published.why_not);

@@ -79,7 +79,7 @@ class SpaceReader {
     read_schedule();
     space_.tries_zero_bubble = false;
     space_.tries_uneven_chunks = false;
-    return {space_, recompute_share_, why_not_};
+    return {space_, recompute_share_, keeps_products_, why_not_};
   }
 
  private:
@@ -150,11 +150,13 @@ class SpaceReader {
     else if (recompute.starts_with("selective-layer") || recompute.starts_with("selective-op")) {
       space_.recompute = Recompute::full;  // every second layer, or every second product of each layer
       recompute_share_ = 0.5;
+      keeps_products_ = recompute.starts_with("selective-op");
     } else if (recompute.starts_with("selective"))
       space_.recompute = Recompute::selective;
     else if (!recompute.empty())
       refuse(fmt::format("recompute {} is unknown (full, selective, none)", row_.text("recompute")));
     if (const std::optional<double> share = row_.number("recompute_share")) {
+      keeps_products_ = space_.recompute == Recompute::selective;
       space_.recompute = Recompute::full;
       recompute_share_ = std::clamp(*share, 0.0, 1.0);
     }
@@ -182,6 +184,7 @@ class SpaceReader {
   const CsvRow& row_;
   LayoutSpace space_;
   double recompute_share_ = 1;
+  bool keeps_products_ = false;
   std::optional<int> devices_;
   std::string why_not_;
 };

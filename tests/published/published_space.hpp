@@ -12,8 +12,9 @@ namespace espalier {
 /// What a row says of its layout; what it leaves out is open.
 struct PublishedSpace {
   LayoutSpace space;
-  double recompute_share = 1;  ///< of the layers that recompute, where any does
-  std::string why_not;         ///< why no layout of it can be priced; empty when one can
+  double recompute_share = 1;   ///< of the layers that recompute, where any does
+  bool keeps_products = false;  ///< that share is one of their products
+  std::string why_not;          ///< why no layout of it can be priced; empty when one can
 };
 
 /// @param one_block the row is of one block on one device, and needs neither devices nor a batch
