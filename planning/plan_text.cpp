@@ -9,6 +9,7 @@
 
 #include "core/memory_text.hpp"
 #include "io/units.hpp"
+#include "planning/interval.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
@@ -153,6 +154,27 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
   if (const std::string reason = why_not_runnable(problem, price.layout); !reason.empty())
     text += fmt::format("  estimated only: {}\n", reason);
   return text;
+}
+
+std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
+  if (result.num_alike < 2)
+    return "";
+  const LayoutPrice& fastest = *std::ranges::min_element(result.ranking, {}, &LayoutPrice::step_seconds);
+  const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
+  return fmt::format(
+      "the prediction does not tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
+      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage{}",
+      result.num_alike, 100 * told_apart_share(problem.cluster),
+      slower > equal_share ? fmt::format("; {} is {:.1f} % faster", fastest.layout.text(), 100 * slower) : "");
+}
+
+std::string not_built_text(const PlanProblem& problem, const SearchResult& result) {
+  if (!result.not_built)
+    return "";
+  const LayoutPrice& other = *result.not_built;
+  return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(),
+                     100 * (result.ranking.front().step_seconds / other.step_seconds - 1),
+                     why_not_runnable(problem.model.num_layers, other.layout));
 }
 
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {

@@ -24,6 +24,12 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 /// Step time by phase, and memory of every kind of stage by category.
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 
+/// "The prediction does not tell 3 layouts apart (...)", where the answer is one of several; else empty.
+std::string alike_text(const PlanProblem& problem, const SearchResult& result);
+
+/// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.
+std::string not_built_text(const PlanProblem& problem, const SearchResult& result);
+
 /// What was not chosen: first the plain ideas, then the nearest meshes.
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 

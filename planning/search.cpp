@@ -375,18 +375,6 @@ SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std
   return search_layouts(problem, space, most_simulated, prefer);
 }
 
-std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
-  if (result.num_alike < 2)
-    return "";
-  const LayoutPrice& fastest = fastest_of(result.ranking);
-  const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
-  return fmt::format(
-      "the prediction does not tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
-      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage{}",
-      result.num_alike, 100 * told_apart_share(problem.cluster),
-      slower > equal_share ? fmt::format("; {} is {:.1f} % faster", fastest.layout.text(), 100 * slower) : "");
-}
-
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
   constexpr double least_gain = 0.005;
   SearchResult result = search_runnable(problem, space, 16, Prefer::simplest);
@@ -402,15 +390,6 @@ SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
   if (other != open.ranking.end() && fastest_of(result.ranking).step_seconds > (1 + least_gain) * other->step_seconds)
     result.not_built = *other;
   return result;
-}
-
-std::string not_built_text(const PlanProblem& problem, const SearchResult& result) {
-  if (!result.not_built)
-    return "";
-  const LayoutPrice& other = *result.not_built;
-  return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(),
-                     100 * (result.ranking.front().step_seconds / other.step_seconds - 1),
-                     why_not_runnable(problem.model.num_layers, other.layout));
 }
 
 }  // namespace espalier

@@ -59,14 +59,8 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
 SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated = 16,
                              Prefer prefer = Prefer::fastest);
 
-/// "The prediction does not tell 3 layouts apart (...)", where the answer is one of several; else empty.
-std::string alike_text(const PlanProblem& problem, const SearchResult& result);
-
 /// The answer of `plan`: search_runnable() for the simplest, and what a layout that is not built yet would bring.
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space);
-
-/// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.
-std::string not_built_text(const PlanProblem& problem, const SearchResult& result);
 
 /// why_impossible(); where only the batch does not divide, also what is wrong with one that does: "does not fit: ...".
 std::string impossible_text(const PlanProblem& problem, const Layout& layout);
