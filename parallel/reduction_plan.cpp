@@ -135,6 +135,17 @@ std::vector<ByteRange> Bucket::byte_slices(Index element_bytes) const {
   return slices;
 }
 
+ReducerOptions for_ranks(ReducerOptions options, int ranks) {
+  constexpr Index slice_bytes = Index{256} << 10;
+  constexpr Index most_bytes = Index{128} << 20;
+  const Index in_flight = options.buckets_in_flight * options.bucket_bytes;
+  const Index wanted = std::min(ranks * slice_bytes, most_bytes);
+  options.smallest_bucket_bytes = std::max(options.smallest_bucket_bytes, wanted);
+  options.bucket_bytes = std::max(options.bucket_bytes, wanted);
+  options.buckets_in_flight = static_cast<int>(std::max<Index>(2, in_flight / options.bucket_bytes));
+  return options;
+}
+
 FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
   return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
 }

@@ -51,6 +51,10 @@ struct ReducerOptions {
   std::optional<ScalarType> wire = std::nullopt;
 };
 
+/// The options where so many ranks sum together: slices of 256 KiB, which networks carry well, as far as buckets of
+/// 128 MiB allow, and no more bytes in flight than by default, or two buckets.
+ReducerOptions for_ranks(ReducerOptions options, int ranks);
+
 /// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
 struct ReductionPlan {
   std::vector<Bucket> buckets;  ///< from the end of the flat arrays to their start; none over one rank alone

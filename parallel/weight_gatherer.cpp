@@ -130,12 +130,11 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
   buffer.has_come = true;
   const Communicator& communicator = groups_.front().communicator;
   const std::string what = fmt::format("gather layer {}", unit);
-  if (communicator.device_link() == nullptr)  // else it has only begun
-    communicator.observers().spent({.what = what,
-                                    .phase = Phase::data_comm,
-                                    .begin = buffer.began,
-                                    .end = communicator.clock().now(),
-                                    .in_background = true});
+  if (communicator.device_link() == nullptr) {  // else it has only begun
+    SpentTime gather{what, Phase::data_comm, buffer.began, communicator.clock().now()};
+    gather.in_background = true;
+    communicator.observers().spent(gather);
+  }
   communicator.observers().layer_gathered(unit);
 }
 

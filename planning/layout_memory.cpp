@@ -29,9 +29,9 @@ void add(MemoryByCategory& memory, Category category, double bytes) {
 }
 
 // What the reducer of `train` stages of gradients that so many ranks sum: what the others send of the buckets in
-// flight.
-double staged_bytes(double gradients, double ranks) {
-  const ReducerOptions options;
+// flight. `shards`: ranks of a copy.
+double staged_bytes(double gradients, double ranks, double shards) {
+  const ReducerOptions options = for_ranks({}, static_cast<int>(shards));
   const double bucket = std::clamp(gradients / options.buckets, to_double(options.smallest_bucket_bytes),
                                    to_double(options.bucket_bytes));
   return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
@@ -181,8 +181,9 @@ class StageMemory {
       const double table = elements.table * whole_.gradients;
       const double others = (elements.all - elements.table) * whole_.gradients;
       add(memory, Category::communication,
-          staged_bytes(table, ends * shards_) + staged_bytes(others, shards_) +
-              (copies > 1 ? (staged_bytes(table, 2 * copies) + staged_bytes(others, copies)) / shards_ : 0));
+          staged_bytes(table, ends * shards_, shards_) + staged_bytes(others, shards_, shards_) +
+              (copies > 1 ? (staged_bytes(table, 2 * copies, shards_) + staged_bytes(others, copies, shards_)) / shards_
+                          : 0));
     } else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction)) {
       const double bucket = implementation_.reduces_all ? deepspeed_bucket_elements : bucket_elements;
       add(memory, Category::communication, 2 * std::min(elements.all, bucket) * whole_.gradients);

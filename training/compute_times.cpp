@@ -19,8 +19,9 @@ void ComputeTimes<T>::account(PhaseSeconds& seconds) {
     seconds[work.phase] += end - begin - tensor_seconds - work.waited_seconds;
     seconds[Phase::data_comm] += work.waited_seconds;
     seconds[Phase::tensor_comm] += tensor_seconds;
+    const SpentTime spent{work.name, work.phase, begin, end, work.op.chunk, work.op.microbatch};
     if (!work.name.empty())
-      world_.observers().spent({work.name, work.phase, begin, end, work.op.chunk, work.op.microbatch});
+      world_.observers().spent(spent);
   }
   work_.clear();
 }
@@ -34,7 +35,8 @@ double ComputeTimes<T>::account_for_collectives(const Work& work) const {
     const double begin = clock_->seconds_at(collective.begin);
     const double end = clock_->seconds_at(collective.end);
     seconds += end - begin;
-    world_.observers().spent({.what = collective.what, .phase = Phase::tensor_comm, .begin = begin, .end = end});
+    const SpentTime spent{collective.what, Phase::tensor_comm, begin, end};
+    world_.observers().spent(spent);
   }
   return seconds;
 }

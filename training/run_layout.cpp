@@ -79,7 +79,9 @@ int weight_buffers(const Layout& layout, std::size_t num_units) {
 }
 
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
-  ReducerOptions options{.zero_stage = layout.zero_stage, .layers_of_chunk = {}, .wire = wire_type(config)};
+  ReducerOptions options =
+      for_ranks({.zero_stage = layout.zero_stage, .layers_of_chunk = {}, .wire = wire_type(config)},
+                layout.mesh().replicas_of_a_copy());
   const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
   for (const ChunkLayers& chunk : chunks)
     options.layers_of_chunk.push_back(chunk.count);
@@ -116,8 +118,8 @@ std::string problem_of_gathers(const Layout& layout, std::size_t stage, const Pi
   for (const ChunkLayers& chunk : chunks)
     layers_of_chunk.push_back(chunk.count);
   const std::vector<int> uses = unit_uses(schedule, layers_of_chunk);
-  const int buffers =
-      weight_buffers(layout, std::accumulate(layers_of_chunk.begin(), layers_of_chunk.end(), std::size_t{0}));
+  const Index num_units = std::accumulate(layers_of_chunk.begin(), layers_of_chunk.end(), Index{0});
+  const int buffers = weight_buffers(layout, static_cast<std::size_t>(num_units));
   return check_unit_actions(unit_actions(uses, buffers), uses, buffers);
 }
 
