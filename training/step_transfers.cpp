@@ -8,6 +8,13 @@
 
 namespace espalier {
 
+// What a step reads: pinned now, not in the first step, while its update is under way.
+StepTransfers::StepTransfers() {
+  constexpr std::size_t values_of_a_step = 2;
+  if constexpr (!exec_is_host)
+    room(values_, values_of_a_step * sizeof(double));
+}
+
 unsigned char* StepTransfers::room(Block& block, std::size_t bytes) {
   if (!block || block->size() < bytes) {
     block.reset();

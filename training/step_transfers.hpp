@@ -27,6 +27,8 @@ inline Tensor<double, 1> element(const Tensor<double, 0>& scalar) { return Tenso
 /// memory, from which a GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
 class StepTransfers {
  public:
+  StepTransfers();
+
   /// The tokens of these micro-batches, each of which counts `weight`, for copies that `exec` is given before the next
   /// call. On hosts those of `microbatches` themselves.
   std::vector<TokenBatch> stage(const ExecSpace& exec, const std::vector<Batch>& microbatches, TokenWeight weight);
