@@ -174,7 +174,6 @@ struct Measured {
 
 template <class P>
 Measured measure(RunConfig config, Runtime& runtime) {
-  resolve_ranks_per_node(config, runtime.world());
   const Layout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const Progress progress(
@@ -279,7 +278,8 @@ void print_table(const nlohmann::ordered_json& result) {
 }
 
 int bench_step(const BenchStepArguments& options, Runtime& runtime) {
-  const RunConfig config = bench_config(options, runtime.size());
+  RunConfig config = bench_config(options, runtime.size());
+  resolve_ranks_per_node(config, runtime.world());
   if (runtime.rank() == 0)
     for (const std::string& warning : config_warnings(config, runtime.size()))
       note_to_stderr("warning: " + warning);

@@ -93,6 +93,8 @@ Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout 
       layout.recompute_per_stage.push_back(parse_recompute(mode).value_or(layout.recompute));
   reader.read("parallel", "layers_per_stage", layout.layers, {1, LargestModel::layers});
   reader.read("parallel", "zero_stage", zero_stage, {0, 3});
+  reader.read("parallel", "keep_gathered", layout.keep_gathered);
+  read_word(reader, "parallel", "shard_over", layout.shard_over, {ShardOver::all, ShardOver::node});
   reader.read("parallel", "sequence_parallel", layout.sequence_parallel);
   require(reader.read("batch", "global_batch_size", layout.global_batch, allowed_batch_size), "batch.global_batch_size",
           path);

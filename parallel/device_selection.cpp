@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -14,6 +12,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"
+#include "parallel/launch_environment.hpp"
 #include "parallel/texts.hpp"
 
 namespace espalier {
@@ -84,19 +83,7 @@ void require_allowed_sharing(const std::vector<DeviceAssignment>& assignments, i
 }
 
 int allowed_ranks_per_gpu() {
-  const char* const setting = std::getenv(sharing_variable);
-  if (setting == nullptr)
-    return 1;
-  const std::string_view text = setting;
-  int number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc() || end != text.data() + text.size() || number < 1)
-    throw Error(ExitCode::usage,
-                {.what = fmt::format("--ranks-per-gpu, or {}, is no number of ranks", sharing_variable),
-                 .got = fmt::format("\"{}\"", text),
-                 .wanted = "1 or more",
-                 .todo = "leave it unset for one rank per GPU"});
-  return number;
+  return ranks_in_environment(sharing_variable, fmt::format("--ranks-per-gpu, or {},", sharing_variable)).value_or(1);
 }
 
 SelectedDevice select_device(const Communicator& world) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -123,6 +124,21 @@ void start_again(char** argv) {
 }  // namespace
 
 const char* process_environment(const char* name) { return std::getenv(name); }
+
+std::optional<int> ranks_in_environment(const char* variable, const std::string& name) {
+  const char* const setting = process_environment(variable);
+  if (setting == nullptr)
+    return std::nullopt;
+  const std::string_view text = setting;
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number < 1)
+    throw Error(ExitCode::usage, {.what = name + " is no number of ranks",
+                                  .got = fmt::format("\"{}\"", text),
+                                  .wanted = "1 or more",
+                                  .todo = fmt::format("correct {}, or leave it unset", variable)});
+  return number;
+}
 
 LaunchedRank launched_rank(const Environment& environment) {
   for (const auto& [size, rank, launcher] : world_variables)

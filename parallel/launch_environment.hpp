@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,10 @@ using Environment = std::function<const char*(const char*)>;
 
 /// That of this process.
 const char* process_environment(const char* name);
+
+/// The number of ranks, 1 or more, that a variable holds; none: it is not set.
+/// @param name as the error calls it. @throws Error (usage)
+std::optional<int> ranks_in_environment(const char* variable, const std::string& name);
 
 /// Which of how many processes the launcher says that this is, before and without MPI.
 struct LaunchedRank {

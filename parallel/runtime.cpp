@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -69,12 +70,13 @@ void require_threads(const Communicator& world, int argc, char** argv) {
   attempt_together(world, ExitCode::usage, [&] { require_whole_team(wanted, process_environment); });
 }
 
-/// For tests of the library's collectives on few ranks, and to measure where they begin to pay.
-std::shared_ptr<CommunicationContext> make_context() {
-  auto context = std::make_shared<CommunicationContext>();
-  if (const char* const ranks = std::getenv("ESPALIER_MOST_DIRECT_RANKS"))
-    context->most_direct_ranks = std::max(1, std::atoi(ranks));
-  return context;
+/// For tests of the library's collectives on few ranks, and to measure where they begin to pay. In the whole job.
+void set_most_direct_ranks(const Communicator& world) {
+  constexpr const char* variable = "ESPALIER_MOST_DIRECT_RANKS";
+  std::optional<int> ranks;
+  attempt_together(world, ExitCode::usage, [&] { ranks = ranks_in_environment(variable, variable); });
+  if (ranks)
+    world.set_most_direct_ranks(*ranks);
 }
 
 /// How tensors go from rank to rank, in the whole job.
@@ -132,7 +134,8 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
                    .todo = "use an MPI built with thread support"});
   }
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  world_.emplace(MPI_COMM_WORLD, "world", make_context());
+  world_.emplace(MPI_COMM_WORLD, "world", std::make_shared<CommunicationContext>());
+  set_most_direct_ranks(*world_);
   failures_.emplace(world_->duplicate("failures"));
 }
 

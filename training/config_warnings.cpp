@@ -8,6 +8,7 @@
 
 #include "core/types.hpp"
 #include "io/units.hpp"
+#include "training/run_layout.hpp"
 
 namespace espalier {
 namespace {
@@ -74,6 +75,8 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.emplace_back("parallel.keep_gathered does nothing: zero_stage is not 3");
   if (c.layout.shard_over == ShardOver::node && c.layout.zero_stage == 0)
     warnings.emplace_back("parallel.shard_over does nothing: zero_stage is 0");
+  else if (replicas > 1 && c.layout.zero_stage > 0 && make_run_layout(c, world_size).zero_stage == 0)
+    warnings.emplace_back("parallel.zero_stage does nothing: with shard_over = \"node\", a node has one replica");
   if (c.layout.sequence_parallel && c.layout.tensor == 1)
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
   if (c.layout.pipeline == 1 && !c.layout.layers.empty())

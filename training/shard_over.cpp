@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "io/units.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"
 
@@ -19,23 +20,30 @@ Index known_ranks_per_node(const RunConfig& config) {
 
 }  // namespace
 
-void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
-  if (config.layout.shard_over != ShardOver::node || known_ranks_per_node(config) > 0)
-    return;
-  const Communicator host = host_ranks(world);
-  const int first = host.world_rank(0);
+int ranks_per_node(const Communicator& world, const Communicator& host) {
   const int most = all_reduce(world, host.size(), ReduceOp::max);
-  const bool regular = host.size() == most && first % most == 0 && host.world_rank(host.size() - 1) == first + most - 1;
-  const int odd_one = all_reduce(world, regular ? -1 : world.rank(), ReduceOp::max);
-  const int its_ranks = all_reduce(world, odd_one == world.rank() ? host.size() : 0, ReduceOp::max);
-  if (odd_one >= 0)
-    throw Error(ExitCode::usage,
-                {.what = "the nodes of this job do not hold their ranks alike",
-                 .where = setting,
-                 .got = fmt::format("{} ranks on the node of rank {}, up to {} on another", its_ranks, odd_one, most),
-                 .wanted = "as many ranks on each node, with consecutive numbers",
-                 .todo = "start as many ranks on each node, or set parallel.shard_over = \"all\""});
-  config.ranks_per_node = most;
+  const auto largest_of = [&](int value) { return all_reduce(world, value, ReduceOp::max); };
+  const auto refuse = [&](const std::string& got) {
+    throw Error(ExitCode::usage, {.what = "the nodes of this job do not hold their ranks alike",
+                                  .where = setting,
+                                  .got = got,
+                                  .wanted = "as many ranks on each node, with consecutive numbers",
+                                  .todo = "start as many ranks on each node, or set parallel.shard_over = \"all\""});
+  };
+  const int odd_rank = largest_of(host.size() == most ? -1 : world.rank());
+  const int its_ranks = largest_of(odd_rank == world.rank() ? host.size() : 0);
+  if (odd_rank >= 0)
+    refuse(fmt::format("{} on the node of rank {}, {} on another", counted(its_ranks, "rank"), odd_rank, most));
+  const bool is_block = host.world_rank(0) % most == 0 && host.world_rank(most - 1) == host.world_rank(0) + most - 1;
+  const int scattered = largest_of(is_block ? -1 : world.rank());
+  if (scattered >= 0)
+    refuse(fmt::format("rank {} shares its node with ranks that are not its neighbours", scattered));
+  return most;
+}
+
+void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
+  if (config.layout.shard_over == ShardOver::node && known_ranks_per_node(config) == 0)
+    config.ranks_per_node = ranks_per_node(world, host_ranks(world));
 }
 
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {

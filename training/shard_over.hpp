@@ -9,8 +9,12 @@
 
 namespace espalier {
 
-/// From now on config.ranks_per_node is that of this job, where the config asks for it. Collective over `world`.
+/// Ranks on each node. `host`: those of the world that share a node with this one. Collective over `world`.
 /// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive
+int ranks_per_node(const Communicator& world, const Communicator& host);
+
+/// From now on config.ranks_per_node is that of this job, where the config asks for it. Collective over `world`.
+/// @throws Error: see ranks_per_node()
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 
 /// Layout::shard_replicas of the config on this mesh; 0: all replicas share one copy.

@@ -196,11 +196,11 @@ TEST(ReductionPlan, TrafficOfEvenSlices) {
   }
 }
 
-// What docs/parallelism.md tells of large groups: 124 million fp32 gradients in buckets of 16 MiB, ZeRO-1.
+// The table of docs/performance.md: 124 Mi fp32 gradients, ZeRO-1.
 TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
   const auto segments = segments_of({Index{124} << 20});
-  const ReducerOptions options{.zero_stage = 1};
   for (int size = 8; size <= 4096; size *= 2) {
+    const ReducerOptions options = for_ranks({.zero_stage = 1}, size);
     const auto ranks = ranks_of(size / 2, size);
     const auto plan = plan_reduction(segments, {}, ranks, options, 4);
     const auto traffic = [&](int most) { return reduction_traffic(plan, ranks, options, 4, 4, {}, most).at(over_dp); };
@@ -208,6 +208,11 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     const ReductionTraffic direct = traffic(size);
     EXPECT_EQ(library.reduce_bytes + library.gather_bytes, direct.reduce_bytes + direct.gather_bytes);
     EXPECT_NEAR(static_cast<double>(direct.reduce_bytes), 4.0 * (124 << 20) * (size - 1) / size, 1e5);
+    if (size <= 512) {
+      EXPECT_GE(plan.buckets.front().slice(size / 2).size() * 4, 256 << 10) << size << " ranks";
+    }
+    constexpr std::uint64_t in_flight = 256 << 20;  // as with the buckets of few ranks
+    EXPECT_LE(reduction_memory(plan, ranks, options, 4), in_flight + (size << 10)) << size << " ranks";
     EXPECT_EQ(library.messages, 2 * plan.buckets.size());
     EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
     std::printf("%4d ranks: %.0f MB, slices of %.0f KiB, %zu messages directly, %zu calls of the library\n", size,

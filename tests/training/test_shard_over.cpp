@@ -1,13 +1,43 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "core/error.hpp"
+#include "tests/support/world.hpp"
+#include "training/config_warnings.hpp"
 #include "training/run_layout.hpp"
 #include "training/shard_over.hpp"
 
 namespace espalier {
 namespace {
+
+// Ranks 0 to 3 on nodes that are told by number.
+std::string refusal_of_nodes(const std::array<int, 4>& node_of_rank) {
+  const Communicator& world = test::world();
+  const int node = node_of_rank[static_cast<std::size_t>(world.rank())];
+  const Communicator host = world.split(node, world.rank(), "host");
+  try {
+    ranks_per_node(world, host);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.report().got;
+  }
+  return "";
+}
+
+TEST(ShardOverNodes, HoldTheirRanksAlike) {
+  ASSERT_EQ(test::world().size(), 4);
+  const Communicator pair = test::world().split(test::world().rank() / 2, test::world().rank(), "host");
+  EXPECT_EQ(ranks_per_node(test::world(), pair), 2);
+  EXPECT_EQ(ranks_per_node(test::world(), test::world()), 4);
+  EXPECT_EQ(refusal_of_nodes({0, 0, 1, 1}), "");
+  EXPECT_EQ(refusal_of_nodes({0, 0, 0, 1}), "1 rank on the node of rank 3, 3 on another");
+  EXPECT_EQ(refusal_of_nodes({0, 1, 0, 1}), "rank 3 shares its node with ranks that are not its neighbours");
+  EXPECT_EQ(refusal_of_nodes({0, 1, 1, 0}), "rank 3 shares its node with ranks that are not its neighbours");
+}
 
 TEST(ShardOver, ALayoutNamesItsShards) {
   const auto layout = [](const std::vector<std::string>& settings, Index ranks_per_node) {
@@ -21,6 +51,11 @@ TEST(ShardOver, ALayoutNamesItsShards) {
   EXPECT_EQ(layout(of_node, 4).short_text(), "tensor 1 x data 8 x pipeline 1, ZeRO-3 over 4 replicas of a node");
   EXPECT_EQ(layout(of_node, 8).shard_replicas, 0) << "one node: all replicas share one copy";
   EXPECT_EQ(layout(of_node, 1).zero_stage, 0) << "a replica alone on its node shares nothing";
+  RunConfig alone = parse_run_config("", "config", of_node, 8);
+  alone.ranks_per_node = 1;
+  EXPECT_THAT(config_warnings(alone, 8),
+              testing::Contains("parallel.zero_stage does nothing: with shard_over = \"node\", "
+                                "a node has one replica"));
   EXPECT_THROW(layout(of_node, 0), Error) << "nobody says how many ranks a node has";
   EXPECT_THROW(layout(of_node, 3), Error) << "nodes have unlike numbers of replicas";
   std::vector<std::string> unsharded = of_node;

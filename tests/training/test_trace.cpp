@@ -90,6 +90,25 @@ TEST(Trace, HasEachOperationOfAStepOnceWhereRunsEvaluate) {
   barrier(world());
 }
 
+TEST(Trace, DrawsTheGathersOfLayers) {
+  const SharedFolder folder("gathers");
+  const RunConfig config = tiny_config(folder, world().size(),
+                                       {"model.num_layers=4", fmt::format("parallel.data={}", world().size()),
+                                        "parallel.zero_stage=3", "batch.micro_batch_size=1", "run.steps=3",
+                                        "run.trace_steps=1", fmt::format("run.trace_first_step={}", traced_step)});
+  run(config);
+  std::map<std::string, int> times;
+  const Path path = folder / "run" / "trace" / fmt::format("rank-{:05}.json", world().rank());
+  for (const TimelineEvent& event : read_trace(path))
+    if (event.name.starts_with("gather layer"))
+      ++times[event.name];
+  const int passes = static_cast<int>(config.layout.global_batch) / world().size();
+  // Two layers lie in the buffers: forward leaves the last two for backward, backward the first two for forward.
+  for (int layer = 0; layer < 4; ++layer)
+    EXPECT_EQ(times[fmt::format("gather layer {}", layer)], layer < 2 ? passes + 1 : passes) << "layer " << layer;
+  barrier(world());
+}
+
 TEST(Trace, EverySecondAndByteOfAStepHasAName) {
   const SharedFolder folder("ranks");
   run(traced_run(folder));
