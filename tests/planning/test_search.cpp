@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "core/error.hpp"
 #include "planning/goal.hpp"
@@ -23,6 +23,9 @@ using testing::HasSubstr;
 using testing::Not;
 
 namespace {
+
+// Of this process: what else the machine does is not counted.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 TEST(Search, ranks_what_fits_by_time) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
@@ -96,10 +99,9 @@ TEST(Search, what_is_fixed_holds_or_is_refused) {
 
 TEST(Search, a_trillion_parameters_on_16384_devices_take_seconds) {
   const PlanProblem problem = problem_of("gpt-1t", "a100-80:2048");
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   const SearchResult result = search_layouts(problem, {.num_devices = 16384, .global_batch = 4096});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EXPECT_LT(seconds, 10);
+  EXPECT_LT(cpu_seconds() - start, 10);
   ASSERT_FALSE(result.ranking.empty());
   EXPECT_GT(result.num_considered, 1000u);
   EXPECT_LE(result.ranking.front().layout.tensor, 16);
@@ -109,10 +111,9 @@ TEST(Search, a_trillion_parameters_on_16384_devices_take_seconds) {
 TEST(Search, a_very_deep_model_takes_seconds) {
   PlanProblem problem = problem_of("gpt-1t", "a100-80:2048");
   problem.model.num_layers = 1024;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   const SearchResult result = search_layouts(problem, {.num_devices = 16384, .global_batch = 4096});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EXPECT_LT(seconds, 20);
+  EXPECT_LT(cpu_seconds() - start, 20);
   EXPECT_FALSE(result.ranking.empty());
 }
 
