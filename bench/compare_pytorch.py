@@ -214,12 +214,12 @@ def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, m
     ours, theirs = rows["espalier"], rows[rows["peer"]]
     kind = {"device_bytes_in_use": "of the GPU, in use", "peak_resident_bytes": "resident, peak"}[memory]
     overrides = "".join(f", `--override {key}`" for key in args.override)
-    print(f"device, shape, tokens/s, PyTorch's, ratio, fractions of own GEMM rate, GB ({kind}), ratio, date:")
-    print(f"| {device} | {model_text(args)}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
-          f"| {ours['tokens_per_second']:.0f} | {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
-          f"| {ours['gemm_fraction']:.2f} and {theirs['gemm_fraction']:.2f} "
-          f"| {ours[memory] / 1e9:.2f} and {theirs[memory] / 1e9:.2f} | {rows['memory_ratio']:.2f} "
-          f"| {datetime.date.today().isoformat()} |", flush=True)
+    print(f"device, date, shape, tokens/s, ratio, fractions of own GEMM rate, GB ({kind}); two numbers are Espalier's and PyTorch's:")
+    print(f"| {device}, {datetime.date.today().isoformat()} "
+          f"| {model_text(args)}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
+          f"| {ours['tokens_per_second']:.0f}, {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
+          f"| {ours['gemm_fraction']:.2f}, {theirs['gemm_fraction']:.2f} "
+          f"| {ours[memory] / 1e9:.2f}, {theirs[memory] / 1e9:.2f} |", flush=True)
 
 
 def model_text(args: argparse.Namespace) -> str:
