@@ -214,7 +214,7 @@ def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, m
     ours, theirs = rows["espalier"], rows[rows["peer"]]
     kind = {"device_bytes_in_use": "of the GPU, in use", "peak_resident_bytes": "resident, peak"}[memory]
     overrides = "".join(f", `--override {key}`" for key in args.override)
-    print(f"device, date, shape, tokens/s, ratio, fractions of own GEMM rate, GB ({kind}); two numbers are Espalier's and PyTorch's:")
+    print(f"device, date, shape, tokens/s, ratio, fractions of own GEMM rate, GB ({kind}), each Espalier's and PyTorch's:")
     print(f"| {device}, {datetime.date.today().isoformat()} "
           f"| {model_text(args)}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
           f"| {ours['tokens_per_second']:.0f}, {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
