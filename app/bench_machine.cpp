@@ -80,7 +80,7 @@ int bench_machine(const BenchMachineArguments& options, const Runtime& runtime) 
 void add_bench_machine(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchMachineArguments>();
   CLI::App* const command =
-      bench.add_subcommand("machine", "Calibrates the planner: writes this machine as a cluster file");
+      bench.add_subcommand("machine", "Calibrate the planner: write this machine as a cluster file");
   command->add_option("--output", options->output, "file; default machine.toml")->type_name("FILE.toml");
   command->add_option("--precision", options->precisions, "fp32 (default), bf16, fp16: which to measure")
       ->delimiter(',')

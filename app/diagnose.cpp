@@ -35,12 +35,13 @@ int diagnose_command(const DiagnoseArguments& options) {
 void add_diagnose(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<DiagnoseArguments>();
   CLI::App* const command =
-      app.add_subcommand("diagnose", "Says where the time and the stability of a run went, and what to change");
+      app.add_subcommand("diagnose", "Say where the time and the stability of a run went, and what to change");
   command->add_option("run", options->run, "run.directory of the run")->required()->type_name("RUN");
   command
-      ->add_option("--against", options->against, "another run: what differs, and what of it explains the difference")
+      ->add_option("--against", options->against,
+                   "compare with another run: what differs, and what of it explains the times")
       ->type_name("RUN");
-  command->add_flag("--json", options->json, "for programs; the fields are in docs/diagnose.md");
+  command->add_flag("--json", options->json, "print JSON; the fields are in docs/diagnose.md");
   command->footer(
       "  espalier diagnose runs/today\n"
       "  espalier diagnose runs/today --against runs/yesterday\n"

@@ -15,7 +15,9 @@
 #include "training/config_warnings.hpp"
 #include "training/measure_layers.hpp"
 #include "training/predict_memory.hpp"
+#include "training/predict_traffic.hpp"
 #include "training/require_memory.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -62,13 +64,30 @@ void print_pipeline(const RunConfig& config, const Layout& layout, const std::ve
                           layers_text(chunk), chunk.head ? ", head" : "");
     print_answer("stage {:<7}{}\n", stage, text);
   }
-  print_answer("transfers    {} of each micro-batch between stages, forward ({} with layers dealt round-robin)\n",
+  print_answer("boundaries   each micro-batch crosses {} between stages, forward ({} with layers dealt round-robin)\n",
                boundary_transfers(stage_of_layers(chunks)), boundary_transfers(round_robin_stages(num_layers, stages)));
   print_answer("bubble       {:.1f}% of the schedule if all operations take equally long ({}, {})\n",
                100 * bubble_of(schedules), to_string(layout.schedule),
                counted(layout.num_microbatches(), "micro-batch"));
   print_answer("{:<13}{:.1f}% estimated by FLOPs: layers of each stage, head and recomputation included\n", "",
                100 * bubble_by_flops(config, layout, schedules));
+}
+
+// Of the stages' first ranks the one that sends most, axis by axis: as bytes_sent in metrics.jsonl.
+void print_traffic(const RunConfig& config, const Layout& layout) {
+  std::array<std::uint64_t, num_axes> most{};
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const int rank = layout.mesh().first_rank_of_stage(stage);
+    const auto bytes = with_precision(config, [&]<class P>() { return predict_traffic<P>(config, layout, rank); });
+    for (std::size_t axis = 0; axis < num_axes; ++axis)
+      most[axis] = std::max(most[axis], bytes[axis]);
+  }
+  std::vector<std::string> parts;
+  for (const Axis axis : all_axes)
+    if (const std::uint64_t bytes = most[static_cast<std::size_t>(axis)]; bytes > 0)
+      parts.push_back(fmt::format("{} {}", to_string(axis), bytes_text(bytes)));
+  if (!parts.empty())
+    print_answer("sends        {} per rank and step\n", fmt::join(parts, ", "));
 }
 
 void print_schedule(const Layout& layout, const std::vector<PipelineSchedule>& schedules) {
@@ -170,6 +189,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
                quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
                power_of_ten_text(flops));
   print_pipeline(config, layout, schedules);
+  print_traffic(config, layout);
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
   print_memory(memory, config.run.device_memory);

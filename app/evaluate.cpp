@@ -329,7 +329,7 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
 void add_evaluate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<EvaluateArguments>();
   CLI::App* const command =
-      app.add_subcommand("evaluate", "Loss and perplexity of a trained model on token files or a text");
+      app.add_subcommand("evaluate", "Compute loss and perplexity of a trained model on token files or a text");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   CLI::Option* const data = command->add_option(
       "--data", options->data, "token files; tokens behind the last whole sequence of a file are left out");

@@ -233,10 +233,9 @@ void add_generate(CLI::App& app, Chosen& chosen) {
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(real_between(0, 1));
   command
-      ->add_option(
-          "--repetition-penalty", options->rules.sampling.repetition_penalty,
-          "divides positive logits of tokens of the text so far, prompt included, and multiplies negative ones; "
-          "default 1: none")
+      ->add_option("--repetition-penalty", options->rules.sampling.repetition_penalty,
+                   "divide positive logits of tokens of the text so far, prompt included, and multiply negative ones; "
+                   "default 1: none")
       ->check(real_between(0.01, 100));
   command->add_option("--seed", options->rules.seed, "same seed, same text; default 1")->check(at_least(0));
   add_gpu_options(*command);

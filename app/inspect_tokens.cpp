@@ -182,7 +182,7 @@ void add_data_inspect(CLI::App& parent, Chosen& chosen) {
   app->add_option("--vocab-size", command->vocab_size, "check every token against it")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
   app->add_option("--tokenizer", command->tokenizer,
-                  "shows the printed tokens as text: a tokenizer's file, or a directory with one");
+                  "show the printed tokens as text: a tokenizer's file, or a directory with one");
   app->add_option("--document-end", command->document_end,
                   "token that ends a document, where the file does not say what its documents are")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));

@@ -316,63 +316,64 @@ int plan(const PlanOptions& options) {
 
 void add_plan(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<PlanOptions>();
-  CLI::App* const command = app.add_subcommand("plan", "Recommends a layout for a model, a machine and a batch");
+  CLI::App* const command = app.add_subcommand("plan", "Recommend a layout for a model, a machine and a batch");
   command
       ->add_option("--model", options->model,
-                   "Preset (gpt3-175b, llama3-8b, ...), or a config: its [model], [batch] and run.attention")
+                   "preset (gpt3-175b, llama3-8b, ...), or a config: its [model], [batch] and run.attention")
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
-                   "Preset with its nodes (a100-80:16, of 8 devices: a100-80:16x8) or TOML file; several are compared")
+                   "preset with its nodes (a100-80:16, of 8 devices: a100-80:16x8) or TOML file; several are compared")
       ->type_name("NAME|FILE");
   command
-      ->add_option(
-          "--link", options->link,
-          "Between two clusters, of all devices together, as \"100 Gb/s\": one job across both is planned, too")
+      ->add_option("--link", options->link,
+                   "between two clusters, of all devices together, as \"100 Gb/s\": plan one job across both, too")
       ->type_name("RATE");
-  command->add_option("--devices", options->devices, "Devices to use")->check(between(1, 1 << 24));
-  command->add_option("--batch", options->batch, "Global batch, sequences")->check(between(1, 1 << 24));
-  command->add_option("--sequence-length", options->sequence_length, "Tokens of a sequence")
+  command->add_option("--devices", options->devices, "devices to use")->check(between(1, 1 << 24));
+  command->add_option("--batch", options->batch, "global batch, sequences")->check(between(1, 1 << 24));
+  command->add_option("--sequence-length", options->sequence_length, "tokens of a sequence")
       ->check(between(1, 1 << 24));
   command
       ->add_option("--tokens", options->tokens,
-                   "Of the whole run, as 300B: days, device-hours, and cost and energy by price and power in the "
+                   "of the whole run, as 300B: print days, device-hours, and cost and energy by price and power in the "
                    "cluster file")
       ->type_name("COUNT");
   command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
       ->delimiter(',');
-  command->add_option("--fix", options->fixed, "Choices that are fixed: tensor=8,recompute=full,...")
+  command->add_option("--fix", options->fixed, "choices that are fixed: tensor=8,recompute=full,...")
       ->type_name("KEY=VALUE,...");
   command
-      ->add_option("--layout", options->layouts, "Estimates this: data=8,tensor=4,pipeline=2,...; several are compared")
+      ->add_option("--layout", options->layouts,
+                   "estimate this layout: data=8,tensor=4,pipeline=2,...; several are compared")
       ->type_name("KEY=VALUE,...");
-  command->add_option("--scale", options->scale, "Predicts the best layout at each number of devices")
+  command->add_option("--scale", options->scale, "predict the best layout at each number of devices")
       ->delimiter(',')
       ->check(between(1, 1 << 24));
-  command->add_flag("--weak", options->weak, "The batch grows with the devices of --scale");
-  command->add_option("--max-step-seconds", options->most_step_seconds, "Goal")->check(real_between(1e-9, 1e9));
-  command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "Goal")
+  command->add_flag("--weak", options->weak, "let the batch grow with the devices of --scale");
+  command->add_option("--max-step-seconds", options->most_step_seconds, "goal; a missed one exits with 2")
+      ->check(real_between(1e-9, 1e9));
+  command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "goal; a missed one exits with 2")
       ->check(real_between(1e-9, 1e18));
-  command->add_option("--reserve-gib", options->reserve_gib, "Device memory to keep free")->check(real_between(0, 1e6));
-  command->add_flag("--context", options->contexts, "Tries context parallelism as well");
-  command->add_option("--top", options->top, "Layouts to list (8; with --json all)")->check(between(1, 1000));
-  command->add_flag("--json", options->json, "For programs");
-  command->add_option("--memo", options->memo, "Writes a recommendation")->type_name("FILE.md");
-  command->add_option("--config", options->config, "Writes the config that train runs")->type_name("FILE.toml");
+  command->add_option("--reserve-gib", options->reserve_gib, "device memory to keep free")->check(real_between(0, 1e6));
+  command->add_flag("--context", options->contexts, "try context parallelism as well");
+  command->add_option("--top", options->top, "layouts to list; default 8, with --json all")->check(between(1, 1000));
+  command->add_flag("--json", options->json, "print JSON");
+  command->add_option("--memo", options->memo, "write a recommendation")->type_name("FILE.md");
+  command->add_option("--config", options->config, "write the config that train runs")->type_name("FILE.toml");
   command
       ->add_option("--set", options->settings,
-                   "Of --config what no plan decides: data.train=train.bin run.steps=1000 ...")
+                   "with --config: keys that no plan decides, data.train=train.bin run.steps=1000 ...")
       ->type_name("SECTION.KEY=VALUE");
   command
       ->add_option("--rehearse", options->rehearsal.directory,
-                   "Runs the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "
+                   "run the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "
                    "directory")
       ->type_name("DIRECTORY")
       ->expected(0, 1)
       ->default_str("runs/rehearsal");
-  command->add_option("--rehearse-seconds", options->rehearsal.seconds, "Of the steps of a rehearsal")
+  command->add_option("--rehearse-seconds", options->rehearsal.seconds, "seconds of steps of a rehearsal")
       ->check(real_between(1, 36000));
-  command->add_option("--mpiexec", options->rehearsal.mpiexec, "Launcher of its ranks")->type_name("COMMAND");
+  command->add_option("--mpiexec", options->rehearsal.mpiexec, "launcher of its ranks")->type_name("COMMAND");
   add_gpu_options(*command);
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {

@@ -129,7 +129,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
 
 void add_train(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<TrainArguments>();
-  CLI::App* const command = app.add_subcommand("train", "Train a model; resumes from the newest checkpoint");
+  CLI::App* const command = app.add_subcommand("train", "Train a model, or resume it from its newest checkpoint");
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--resume", options->train.resume,

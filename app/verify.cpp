@@ -32,7 +32,7 @@ struct VerifyArguments {
   std::string precision;
   std::string reference;
   std::string save;
-  std::string planted = "none";
+  std::string injected = "none";
   bool shrink = false;
   VerifyOptions verify;
 };
@@ -136,9 +136,9 @@ void require_breakable(InjectedFault fault, const RunConfig& config, int num_ran
     }
   throw Error(ExitCode::usage, {.what = fmt::format("this model has no {} to break on {}", broken_part(fault),
                                                     counted(num_ranks, "rank")),
-                                .got = fmt::format("--plant {}", to_string(fault)),
+                                .got = fmt::format("--inject {}", to_string(fault)),
                                 .wanted = "a model and a number of ranks that have them",
-                                .todo = "plant another fault, or start other ranks"});
+                                .todo = "inject another fault, or start other ranks"});
 }
 
 int verify_command(const VerifyArguments& options, Runtime& runtime) {
@@ -159,13 +159,13 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (options.shrink)
     config = shrunk(config);
   VerifyOptions verify_options = options.verify;
-  verify_options.planted = injected_fault(options.planted);
+  verify_options.injected = injected_fault(options.injected);
   verify_options.reference = reference_overrides(options.reference);
   if (!options.reference.empty())
     require_reference(config, options.reference, runtime.size());
   if (verify_options.tolerance <= 0)
     verify_options.tolerance = default_tolerance(config.layout.precision);
-  if (const InjectedFault fault = injected_fault(options.planted); fault != InjectedFault::none)
+  if (const InjectedFault fault = injected_fault(options.injected); fault != InjectedFault::none)
     require_breakable(fault, config, runtime.size());
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
@@ -229,7 +229,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
                    "compare with the steps in this folder, which another build has saved; one rank is enough")
       ->excludes(steps, reference, save);
   command->add_flag("--shrink", options->shrink, "verify a smaller model of the same kind");
-  command->add_option("--plant", options->planted, "inject a fault, to see that it is found")
+  command->add_option("--inject", options->injected, "inject a fault, to see that it is found")
       ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(injected_fault_names.begin(), injected_fault_names.end())));
   add_gpu_options(*command);

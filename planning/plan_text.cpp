@@ -19,14 +19,23 @@
 namespace espalier {
 namespace {
 
-// What every table says of a layout; what stands before it differs.
-std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
-  const std::string reason = why_not_runnable(problem, price.layout);
-  return fmt::format(" {:>9.4g} s {:>16} {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
-                     price.step_seconds, interval_text(price.step_interval), price.tokens_per_second,
-                     100 * price.flops_share.share, 100 * price[Phase::bubble] / price.step_seconds,
-                     100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
-                     reason.empty() ? "" : " *");
+// A list that begins at a column, in lines of at most 180 where its parts allow it.
+std::string wrapped(const std::string& list, std::size_t column) {
+  constexpr std::size_t widest = 180;
+  const std::size_t comma = column + list.size() <= widest ? std::string::npos : list.rfind(", ", widest - column - 1);
+  return comma == std::string::npos
+             ? list
+             : list.substr(0, comma + 1) + "\n" + std::string(column, ' ') + wrapped(list.substr(comma + 2), column);
+}
+
+// What every table says of a layout, behind what stands before it.
+std::string row_text(std::string text, const PlanProblem& problem, const LayoutPrice& price) {
+  text +=
+      fmt::format(" {:>9.4g} s {:>16} {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  ", price.step_seconds,
+                  interval_text(price.step_interval), price.tokens_per_second, 100 * price.flops_share.share,
+                  100 * price[Phase::bubble] / price.step_seconds, 100 * price.idle_share, in_gib(price.memory_bytes));
+  const char* const mark = why_not_runnable(problem, price.layout).empty() ? "" : " *";
+  return text + wrapped(price.layout.text() + mark, text.size()) + "\n";
 }
 
 std::string head_text(const std::string& before, std::span<const PlanProblem> problems) {
@@ -38,10 +47,6 @@ std::string head_text(const std::string& before, std::span<const PlanProblem> pr
                                                                          : "MFU/GEMM";
   return fmt::format("{} {:>11} {:>16} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "9 of 10 cases",
                      "tokens/s", share, "bubble", "idle", "memory");
-}
-
-std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
-  return fmt::format("{:>4}", rank) + columns_text(problem, price);
 }
 
 // The two columns that are easily taken for one; where there is a pipeline.
@@ -112,7 +117,7 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
                                        prices.begin() + static_cast<std::ptrdiff_t>(std::min(most, prices.size())));
   std::string text = head_text("    ", {&problem, 1});
   for (std::size_t i = 0; i < shown.size(); ++i)
-    text += row_text(problem, fmt::format("{}.", i + 1), shown[i]);
+    text += row_text(fmt::format("{:>3}.", i + 1), problem, shown[i]);
   return text + idle_text(shown) + marks_text(problem, shown);
 }
 
@@ -209,7 +214,8 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<Layout
     if (remark.empty())
       remark = i == best ? "the fastest of these that fits" : why_slower(problem, *price, *prices[*best]);
     const std::string number = std::to_string(i + 1);
-    text += price ? row_text(problem, number, *price) : fmt::format("{:>4} {}\n", number, layouts[i].text());
+    text += price ? row_text(fmt::format("{:>4}", number), problem, *price)
+                  : fmt::format("{:>4} {}\n", number, layouts[i].text());
     text += fmt::format("       {}\n", remark);
     if (price)
       shown.push_back(*price);
@@ -222,13 +228,13 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
                      head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"), {&problem, 1});
   std::vector<LayoutPrice> prices;
   for (const ScalePoint& point : points) {
-    text += fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
+    const std::string start = fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
     if (!point.price) {
-      text += fmt::format("  {}\n", point.limited_by);
+      text += fmt::format("{}  {}\n", start, point.limited_by);
       continue;
     }
     prices.push_back(*point.price);
-    text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
+    text += row_text(fmt::format("{} {:>8.1f} %", start, 100 * point.efficiency), problem, *point.price);
     if (problem.num_tokens > 0)
       text += fmt::format("{:17} {}\n", "", run_cost_text(problem, *point.price));
     if (point.limited_by != "nothing")
@@ -256,14 +262,15 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
       text += fmt::format("{}{}\n", start, common.why_none[i]);
       continue;
     }
-    text += start + (common.layout ? fmt::format("{:>6.1f} %", 100 * common.loss(i)) : fmt::format("{:>8}", "")) +
-            columns_text(problems[i], common.price(i));
+    text +=
+        row_text(start + (common.layout ? fmt::format("{:>6.1f} %", 100 * common.loss(i)) : fmt::format("{:>8}", "")),
+                 problems[i], common.price(i));
     shown.push_back(common.price(i));
     if (problems[i].num_tokens > 0)
       text += fmt::format("{:29}{}\n", "", run_cost_text(problems[i], common.price(i)));
     if (!common.layout)
       continue;
-    text += fmt::format("{:<37}", "  best for it alone") + columns_text(problems[i], common.bests[i]);
+    text += row_text(fmt::format("{:<37}", "  best for it alone"), problems[i], common.bests[i]);
     shown.push_back(common.bests[i]);
   }
   text += idle_text(shown) + marks_text(problems.front(), shown);

@@ -191,7 +191,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
     for (LayoutToTry& candidate : all) {
       if (candidate.config) {
         const Layout layout = make_run_layout(*candidate.config, world.size());
-        const InjectedFault fault = options.planted;
+        const InjectedFault fault = options.injected;
         const ProcessMesh mesh = with_fault(fault, ProcessMesh(world, layout.mesh(), layout.virtual_stages > 1));
         Trainer<P> trainer(ExecSpace(), with_fault(fault, *candidate.config, mesh), layout, mesh);
         const auto injected = inject(fault, trainer, mesh);

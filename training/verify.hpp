@@ -16,10 +16,10 @@ namespace espalier {
 /// A comparison of layouts: does each of them train the model that the reference trains?
 struct VerifyOptions {
   Index steps = 2;
-  double tolerance = 0;                         ///< relative; 0: default_tolerance()
-  std::vector<std::string> reference;           ///< overrides of [parallel] for the reference; empty: one rank
-  std::string against;                          ///< folder of a saved reference of so many steps, or more; empty: none
-  InjectedFault planted = InjectedFault::none;  ///< into every layout, not into the reference
+  double tolerance = 0;                          ///< relative; 0: default_tolerance()
+  std::vector<std::string> reference;            ///< overrides of [parallel] for the reference; empty: one rank
+  std::string against;                           ///< folder of a saved reference of so many steps, or more; empty: none
+  InjectedFault injected = InjectedFault::none;  ///< into every layout, not into the reference
 };
 
 /// An error and where it is largest.

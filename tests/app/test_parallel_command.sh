@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # Layouts as a user meets them: test_parallel_command.sh ESPALIER MPIEXEC [events|input|budget|verify|verify8|faults]...
-# events: the order of a step; input: what is refused, and how; verify: all layouts, and planted faults;
+# events: the order of a step; input: what is refused, and how; verify: all layouts, and injected faults;
 # faults: ranks that stop, die or start differently.
 espalier=$1 mpiexec=$2; shift 2
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
@@ -90,7 +90,9 @@ all ranks:
   says "gather_weights"
   # Why consecutive layers: each micro-batch crosses 2 boundaries, not 11.
   exits 0 "$espalier" train tiny.toml --dry-run --ranks 3 model.num_layers=12 parallel.pipeline=3
-  says "transfers    2 of each micro-batch" "(11 with layers dealt round-robin)" "proven for 3 ranks"
+  says "boundaries   each micro-batch crosses 2" "(11 with layers dealt round-robin)" "proven for 3 ranks"
+  # The middle stage sends 4 micro-batches both ways, each (2 * 16, 32) in fp32; the ends a token embedding of (256, 32).
+  says "sends        dp 32.0 KiB, pp 32.0 KiB per rank and step"
 }
 
 # ---- Bad input: exit code 2, everything that is wrong at once, what would do ----
@@ -177,7 +179,7 @@ fits_exactly() {
     run.device_memory="$((need + 104858))"
 }
 
-# ---- verify: right layouts pass, planted faults are found and named ----
+# ---- verify: right layouts pass, injected faults are found and named ----
 verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
   says "52 of 52 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
@@ -198,7 +200,7 @@ verify() {
   says "1 step of saved, relative errors, tolerance 1e-10" "1 of 1 layouts train the model of the reference; 0 skipped"
   exits 0 "$mpiexec" -n 2 "$espalier" verify tiny.toml --precision fp64 --against saved
   says "layouts train the model of the reference; 0 skipped"
-  exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --precision fp64 --against saved --plant drop_all_reduce
+  exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --precision fp64 --against saved --inject drop_all_reduce
   exits 2 "$espalier" verify tiny.toml --against saved
   says "saved with another config" "precision.compute"
   grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
@@ -218,19 +220,19 @@ verify() {
 
   local fault
   for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum late_gather released_layer; do
-    exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
+    exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --inject "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done
 
-  exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant no_copies_sum
+  exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --inject no_copies_sum
   grep -Eq 'ZeRO-3 over 2 replicas of a node .*!' out.txt || fail "the layout with several copies is not marked"
 
   # What no layout has cannot be broken, and is no success.
   refused() { exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 "${@:2}"; says "this model has no $1 to break on 2 ranks"; }
-  refused "tied embeddings on two pipeline stages" --plant no_tied_reduction model.tied_embeddings=false
-  refused "heads of keys and values that tensor ranks hold copies of" --plant no_kv_sum
-  refused "rotary positions on tensor ranks" --plant wrong_positions
-  refused "copies of sharded gradients" --plant no_copies_sum
+  refused "tied embeddings on two pipeline stages" --inject no_tied_reduction model.tied_embeddings=false
+  refused "heads of keys and values that tensor ranks hold copies of" --inject no_kv_sum
+  refused "rotary positions on tensor ranks" --inject wrong_positions
+  refused "copies of sharded gradients" --inject no_copies_sum
 
   # Of every family, and what only they can get wrong: four ranks share two heads of keys and values.
   local preset
@@ -244,7 +246,7 @@ verify() {
     says "layouts train the model of the reference"
   done
   for fault in no_kv_sum wrong_positions; do
-    exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=llama-tiny --plant "$fault"
+    exits 5 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.preset=llama-tiny --inject "$fault"
     grep -Eq '!.*h\.[0-9]+[a-z_.]*$' out.txt || fail "no tensor is named for $fault"
   done
 }
