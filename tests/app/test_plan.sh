@@ -65,6 +65,10 @@ expect 0 "estimated only" "$espalier" plan --model bloom-176b --sequence-length 
 expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --layout data=512 \
   --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1
 says "does not fit: stage 0 needs 3.3 TiB"
+# A long layout goes on below its column.
+expect 0 "recompute selective, ZeRO-0, sequence parallel" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 512 \
+  --layout tensor=2,pipeline=4,virtual_stages=6,recompute=selective,sequence_parallel=1 --layout tensor=8
+! grep -q '.\{181\}' out.txt || fail "a line of more than 180 columns"
 idle=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=8 --layout data=4)
 expect 0 "note: layout 2 uses 4 of 8 devices" "${idle[@]}"
 once "of 8 devices, the others stay idle"
