@@ -142,35 +142,43 @@ void GradientReducer<S>::begin_step() {
     group.traffic_before = group.traffic();
     group.sent_at = 0;
   }
-  marked_.assign(segments_.size(), 0);
+  marked_.clear();
+  for (const Segment& segment : segments_)
+    marked_.push_back(arrays_.storage.unit_of(segment.offset) >= 0);
   missing_.resize(plan_.buckets.size());
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
     missing_[b] = plan_.buckets[b].last_segment - plan_.buckets[b].first_segment + 1;
-  pending_.assign(static_cast<std::size_t>(arrays_.storage.num_buffers()), 0);
+  unit_sums_.assign(static_cast<std::size_t>(arrays_.storage.num_buffers()), {});
   summed_.assign(plan_.buckets.size(), 0);
-  is_last_.assign(plan_.buckets.size(), 1);
 }
 
 template <class S>
-void GradientReducer<S>::mark_ready(int segment, bool is_last) {
-  ESPALIER_ASSERT(segment >= 0 && segment < static_cast<int>(segments_.size()),
-                  fmt::format("there is no segment {}", segment));
+void GradientReducer<S>::mark_ready(int segment) {
   if (groups_.empty())
     return;
-  ESPALIER_ASSERT(!marked_[static_cast<std::size_t>(segment)],
-                  fmt::format("segment {} was marked twice in one step, or after wait()", segment));
-  marked_[static_cast<std::size_t>(segment)] = !is_in_unit(segment);
+  ESPALIER_ASSERT(!is_marked(segment),
+                  fmt::format("segment {} was marked twice in one step, after wait(), or is in a unit", segment));
+  marked_[static_cast<std::size_t>(segment)] = 1;
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (const Bucket& bucket = plan_.buckets[b]; bucket.first_segment <= segment && segment <= bucket.last_segment)
+      --missing_[b];
+  progress();
+}
+
+template <class S>
+void GradientReducer<S>::reduce(int unit, bool is_last) {
+  if (groups_.empty())
+    return;
+  UnitSum& sum = unit_sums_[buffer_of(unit)];
+  ESPALIER_ASSERT(sum.buckets == 0,
+                  fmt::format("unit {} was written before the last sum of its buffer was done", unit));
+  sum = {.is_last = is_last, .began = groups_.front().communicator.clock().now()};
   for (Group& group : groups_)
-    for (int i = 0; !group.is_of_copies && i < static_cast<int>(group.buckets.size()); ++i) {
-      const Bucket& bucket = bucket_of(group, i);
-      const auto b = static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(i)]);
-      if (segment < bucket.first_segment || bucket.last_segment < segment || --missing_[b] > 0 || bucket.unit < 0)
-        continue;
-      missing_[b] = bucket.last_segment - bucket.first_segment + 1;  // of the next micro-batch
-      is_last_[b] = is_last;
-      ++pending_of(bucket);
-      group.ready.push_back(i);
-    }
+    for (int i = 0; !group.is_of_copies && i < static_cast<int>(group.buckets.size()); ++i)
+      if (bucket_of(group, i).unit == unit) {
+        ++sum.buckets;
+        group.ready.push_back(i);
+      }
   progress();
 }
 
@@ -282,8 +290,8 @@ void GradientReducer<S>::distribute(Group& group, BucketExchange& exchange) {
 /// The second level of a sum: our slice of the bucket is that of our copy now, if no micro-batch follows.
 template <class S>
 void GradientReducer<S>::sum_copies(const Group& group, const BucketExchange& exchange) {
-  const int b = group.buckets[static_cast<std::size_t>(exchange.bucket)];
-  if (plan_.copies.empty() || is_last_[static_cast<std::size_t>(b)] == 0)
+  const Bucket& bucket = bucket_of(group, exchange.bucket);
+  if (plan_.copies.empty() || (bucket.unit >= 0 && !unit_sums_[buffer_of(bucket.unit)].is_last))
     return;
   for (Group& copies : groups_)
     if (copies.is_of_copies && copies.key == group.key) {
@@ -320,23 +328,29 @@ void GradientReducer<S>::gather(Group& group, BucketExchange& exchange) {
 template <class S>
 void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
   const Bucket& bucket = bucket_of(group, exchange.bucket);
-  if (pass_ == Pass::gather)
+  std::string what = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange.bucket,
+                                 group.communicator.name());
+  double began = exchange.began;
+  bool is_whole = true;
+  if (pass_ == Pass::gather) {
     weights_mpi_.store(group.exec, weight_place(group, exchange) * weight_bytes_, bucket.size * weight_bytes_);
-  else if (!keeps_slices(group))
+  } else if (!keeps_slices(group)) {
     exchange.values.store(group.exec, bucket);
-  else if (bucket.unit >= 0)
-    --pending_of(bucket);
+  } else if (bucket.unit >= 0) {
+    UnitSum& sum = unit_sums_[buffer_of(bucket.unit)];
+    is_whole = --sum.buckets == 0;
+    began = sum.began;
+    what = fmt::format("reduce layer {}", bucket.unit);
+  }
   exchange.stage = Stage::idle;
   --group.num_in_flight;
   ++group.num_done;
-  if (group.communicator.device_link() == nullptr)  // else it has only begun
-    group.communicator.observers().spent(
-        {.what = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange.bucket,
-                             group.communicator.name()),
-         .phase = Phase::data_comm,
-         .begin = exchange.began,
-         .end = group.communicator.clock().now(),
-         .in_background = true});
+  if (is_whole && group.communicator.device_link() == nullptr)  // else it has only begun
+    group.communicator.observers().spent({.what = what,
+                                          .phase = Phase::data_comm,
+                                          .begin = began,
+                                          .end = group.communicator.clock().now(),
+                                          .in_background = true});
 }
 
 template <class S>

@@ -39,8 +39,8 @@ struct ReducerStats {
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 ///
-/// With ZeRO-2 and -3 the segments of layers are marked after each micro-batch, in one order on all ranks: their sums
-/// are added to this rank's shard. wait_for_buffer(unit) comes before a layer's gradients are written.
+/// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions (parallel/unit_actions)
+/// says it: their sums are added to this rank's shard.
 ///
 /// With hybrid sharding (several copies of the sharded state; FSDP's hybrid strategy, Zhao et al., 2023) owned() is
 /// this rank's shard of its copy. It is then summed over the ranks that hold it in all copies, in their order.
@@ -59,20 +59,17 @@ class GradientReducer {
   /// Arms all buckets for the next reduction.
   void begin_step();
 
-  /// The gradient of segments()[index] is final, or in a unit: that of a micro-batch is. Its bucket's reduction starts
-  /// now if that fills it.
-  /// @param is_last no micro-batch follows. The same for all segments of a unit
-  void mark_ready(int segment, bool is_last = true);
+  /// The gradient of segments()[index] is final. Its bucket's reduction starts now if that fills it.
+  void mark_ready(int segment);
 
-  /// Not again in this step: never true in a unit.
+  /// Nothing is to be marked: it was in this step, or it lies in a unit.
   bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
 
-  bool is_in_unit(int segment) const {
-    return arrays_.storage.unit_of(segments_.at(static_cast<std::size_t>(segment)).offset) >= 0;
-  }
-
-  /// Returns when the buffer of the unit may be written, calling `meanwhile` between polls.
+  /// Returns when the gradients of the unit may be written, calling `meanwhile` between polls.
   void wait_for_buffer(int unit, const std::function<void()>& meanwhile = {});
+
+  /// The unit's gradients of one micro-batch are there: their sum starts. In one order on all ranks.
+  void reduce(int unit, bool is_last);
 
   /// Advances what is in flight without waiting.
   void progress();
@@ -117,6 +114,11 @@ class GradientReducer {
     Tensor<unsigned char, 1> received;  // (size - 1, slice), as they travel
     MpiBuffer<unsigned char> received_mpi;
     WireValues<S> values;  // of the bucket
+  };
+  struct UnitSum {
+    int buckets = 0;  // that are not summed yet
+    bool is_last = false;
+    double began = 0;
   };
   struct Group {  // the buckets of one communicator
     Group(Communicator own, const GroupKey& its_key, const ExecSpace& work, bool sums_copies)
@@ -182,9 +184,7 @@ class GradientReducer {
   Index weight_place(const Group& group, const BucketExchange& exchange) const {
     return weight_places_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
   }
-  int& pending_of(const Bucket& bucket) {
-    return pending_[static_cast<std::size_t>(arrays_.storage.buffer_of(bucket.unit))];
-  }
+  std::size_t buffer_of(int unit) const { return static_cast<std::size_t>(arrays_.storage.buffer_of(unit)); }
   int num_done() const;
   bool all_done() const;
 
@@ -195,11 +195,10 @@ class GradientReducer {
   Index wire_bytes_;  // an element, as it travels
   ReductionPlan plan_;
   std::vector<Group> groups_;
-  std::vector<int> missing_;   // by bucket: segments not marked yet
-  std::vector<char> marked_;   // by segment
-  std::vector<int> pending_;   // by buffer of units: buckets that are not summed
-  std::vector<char> summed_;   // by bucket of a unit: whether the step has a sum of it
-  std::vector<char> is_last_;  // by bucket: whether what was marked was of the last micro-batch
+  std::vector<int> missing_;        // by bucket: segments not marked yet
+  std::vector<char> marked_;        // by segment
+  std::vector<UnitSum> unit_sums_;  // by buffer of units
+  std::vector<char> summed_;        // by bucket of a unit: whether the step has a sum of it
   Pass pass_ = Pass::reduce;
   Tensor<unsigned char, 1> weights_;
   MpiBuffer<unsigned char> weights_mpi_;

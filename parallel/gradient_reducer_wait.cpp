@@ -63,8 +63,7 @@ template <class S>
 void GradientReducer<S>::wait_for_buffer(int unit, const std::function<void()>& meanwhile) {
   if (groups_.empty())
     return;
-  const auto buffer = static_cast<std::size_t>(arrays_.storage.buffer_of(unit));
-  wait_until([&] { return pending_[buffer] == 0; }, meanwhile);
+  wait_until([&] { return unit_sums_[buffer_of(unit)].buckets == 0; }, meanwhile);
 }
 
 template <class S>

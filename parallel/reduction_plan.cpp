@@ -250,7 +250,7 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
     const Index own = bucket.slice(ours.rank).size();
     const Index round = own * (ours.size - 1);
     ReductionTraffic& sum = traffic[bucket.group];
-    const int sums = bucket.unit < 0 ? 1 : uses.sums;
+    const int sums = bucket.unit < 0 ? 1 : uses.sums.at(static_cast<std::size_t>(bucket.unit));
     const int gathers =
         bucket.unit < 0 || options.zero_stage < 3 ? 1 : uses.gathers.at(static_cast<std::size_t>(bucket.unit));
     sum.reduce_bytes +=

@@ -87,8 +87,8 @@ using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;
 
 /// How often in a step the units' gradients are summed, and (ZeRO-3) the weights of each are gathered.
 struct UnitUses {
-  int sums = 1;
-  std::vector<int> gathers = {};  ///< by unit
+  std::vector<int> sums = {};  ///< by unit
+  std::vector<int> gathers = {};
 };
 
 /// By group of the communicator (a group that joins another has no traffic of its own). Of a bucket of n elements over

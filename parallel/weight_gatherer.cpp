@@ -43,40 +43,6 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
     }
 }
 
-template <class T>
-void WeightGatherer<T>::begin(const std::vector<int>& uses) {
-  if (!has_units())
-    return;
-  // What remains is the last release.
-  ESPALIER_ASSERT(next_action_ + 1 >= actions_.size(), "weights that were announced have not been used");
-  actions_ = unit_actions(uses, weights_.num_buffers());
-  next_action_ = 0;
-  for (Buffer& buffer : buffers_)
-    buffer.unit = none;
-  start_gathers();
-}
-
-template <class T>
-void WeightGatherer<T>::use(int unit, const std::function<void()>& meanwhile) {
-  if (!has_units())
-    return;
-  if (next_action_ < actions_.size() && actions_[next_action_].kind == UnitAction::Kind::release)
-    ++next_action_;  // the kernels of the layer before are enqueued
-  start_gathers();
-  ESPALIER_ASSERT(next_action_ < actions_.size() && actions_[next_action_] == (UnitAction{UnitAction::Kind::use, unit}),
-                  fmt::format("unit {} is used out of the order that was announced", unit));
-  if (!buffer_of(unit).has_come)
-    finish(unit, meanwhile);
-  ++next_action_;
-  start_gathers();
-}
-
-template <class T>
-void WeightGatherer<T>::start_gathers() {
-  for (; next_action_ < actions_.size() && actions_[next_action_].kind == UnitAction::Kind::gather; ++next_action_)
-    start(actions_[next_action_].unit);
-}
-
 /// f(group number, bucket, its number within the communicator) for all buckets of the unit.
 template <class T>
 template <class F>
@@ -87,9 +53,10 @@ void WeightGatherer<T>::for_each_bucket(int unit, const F& f) {
 }
 
 template <class T>
-void WeightGatherer<T>::start(int unit) {
-  const Region region("espalier::parallel::weight_gatherer::start");
+void WeightGatherer<T>::gather(int unit) {
+  const Region region("espalier::parallel::weight_gatherer::gather");
   Buffer& buffer = buffer_of(unit);
+  ESPALIER_ASSERT(!buffer.is_in_use, fmt::format("unit {} takes the place of {}, which is in use", unit, buffer.unit));
   buffer.unit = unit;
   buffer.has_come = false;
   buffer.began = groups_.front().communicator.clock().now();
@@ -111,6 +78,20 @@ void WeightGatherer<T>::start(int unit) {
   });
   for (MessageSet& messages : buffer.messages)
     static_cast<void>(messages.test());  // enqueues what a device link carries
+}
+
+template <class T>
+void WeightGatherer<T>::use(int unit, const std::function<void()>& meanwhile) {
+  Buffer& buffer = buffer_of(unit);
+  ESPALIER_ASSERT(buffer.unit == unit, fmt::format("unit {} is used, and {} was gathered", unit, buffer.unit));
+  if (!buffer.has_come)
+    finish(unit, meanwhile);
+  buffer.is_in_use = true;
+}
+
+template <class T>
+void WeightGatherer<T>::release(int unit) {
+  buffer_of(unit).is_in_use = false;
 }
 
 template <class T>

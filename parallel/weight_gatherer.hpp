@@ -10,12 +10,11 @@
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
 #include "parallel/reduction_plan.hpp"
-#include "parallel/unit_uses.hpp"
 
 namespace espalier {
 
-/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as unit_actions() lists
-/// it. Without units there is nothing to do.
+/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
+/// (parallel/unit_actions) says it. Without units there is nothing to do.
 template <class T>
 class WeightGatherer {
  public:
@@ -24,13 +23,15 @@ class WeightGatherer {
   WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<T>& weights,
                  const ReductionPlan& plan);
 
-  /// The units of the next passes in the order of their use, the same on all ranks of a communicator. What lies in the
-  /// buffers does not count any more: weights may have changed.
-  void begin(const std::vector<int>& uses);
+  /// Starts to bring the unit's weights into its buffer; in one order on all ranks of a communicator.
+  void gather(int unit);
 
-  /// Comes before the kernels of the next use, which is that of `unit`: they then see its weights. Calls `meanwhile`
-  /// between polls. @throws Error (communication) behind the deadline
+  /// Kernels that follow see the weights of the unit. Calls `meanwhile` between polls.
+  /// @throws Error (communication) behind the deadline
   void use(int unit, const std::function<void()>& meanwhile = {});
+
+  /// No more kernels use them: the buffer may take another unit.
+  void release(int unit);
 
   bool has_units() const { return !weights_.units().empty(); }
   std::uint64_t bytes_sent() const;  ///< so far
@@ -43,16 +44,14 @@ class WeightGatherer {
     std::vector<std::vector<int>> buckets;  // by unit, of the plan
   };
   struct Buffer {
-    int unit = none;  // that lies in it, or is on its way
+    int unit = -1;  // that lies in it, or is on its way
     bool has_come = false;
+    bool is_in_use = false;
     double began = 0;
     std::vector<MessageSet> messages;  // by group
   };
-  static constexpr int none = -1;
 
   Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
-  void start_gathers();
-  void start(int unit);
   void finish(int unit, const std::function<void()>& meanwhile);
   template <class F>
   void for_each_bucket(int unit, const F& f);
@@ -64,8 +63,6 @@ class WeightGatherer {
   std::vector<Buffer> buffers_;
   MpiBuffer<T> held_;   // of weights_.values()
   MpiBuffer<T> units_;  // of weights_.buffers()
-  std::vector<UnitAction> actions_;
-  std::size_t next_action_ = 0;
 };
 
 }  // namespace espalier

@@ -10,7 +10,6 @@
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/point_to_point.hpp"
-#include "parallel/unit_uses.hpp"
 #include "training/place_pool.hpp"
 
 namespace espalier {
@@ -20,10 +19,11 @@ template <class P>
 class Executor {
  public:
   Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, PhaseSeconds& seconds,
-           const ActivationMemory& memory)
-      : c_(context), microbatches_(microbatches), seconds_(seconds) {
-    for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
-      layers_of_chunk_.push_back(c_.model.layers(chunk).count);
+           const ActivationMemory& memory, const UnitList& units)
+      : c_(context),
+        microbatches_(microbatches),
+        seconds_(seconds),
+        units_(units, [this](const UnitAction& action) { perform(action); }) {
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
     for (const ChunkMemory& chunk : memory.chunks) {
@@ -39,7 +39,6 @@ class Executor {
   void run(const PipelineSchedule& schedule) {
     const MarkedCollectives<Compute<P>> marked(tensor(), c_.times.clock());
     several_chunks_ = c_.model.num_chunks() > 1;
-    c_.gatherer.begin(unit_uses(schedule, layers_of_chunk_));
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
       observers().operation_begins(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
@@ -51,11 +50,6 @@ class Executor {
   }
 
   void evaluate() {
-    PipelineSchedule forwards;
-    for (std::size_t m = 0; m < microbatches_.size(); ++m)
-      for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
-        forwards.push_back({.kind = OperationKind::forward, .chunk = chunk});
-    c_.gatherer.begin(unit_uses(forwards, layers_of_chunk_));
     for (int m = 0; m < static_cast<int>(microbatches_.size()); ++m)
       for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
         evaluate(m, chunk);
@@ -105,8 +99,6 @@ class Executor {
       const auto block_done = [&](int position) {
         if (op.reduces)
           mark_ready([&](const Segment& s) { return s.chunk == op.chunk && s.block == position && !is_tied(s); });
-        if (op.kind != OperationKind::backward_input)
-          sum_unit(op.chunk, position, op.reduces);
         done(position);
       };
       if (op.kind == OperationKind::backward)
@@ -131,27 +123,14 @@ class Executor {
     const double waited_before = waited_seconds_;
     const std::size_t first_enqueued = tensor().enqueued().size();
     observers().work_begins(phase, &op);
-    prepare(op.kind, op.chunk, first_layer(layers_of_chunk_, op.kind, op.chunk));
+    enter_layer(op.kind, op.chunk, first_layer(c_.units.layers_of_chunk, op.kind, op.chunk));
     compute([&](int position) {
       observers().block_done(tensor().seconds() - tensor_before + waited_seconds_ - waited_before, [&] { progress(); });
       progress();
-      if (unit_at(layers_of_chunk_, op.chunk, position) >= 0)
-        prepare(op.kind, op.chunk, position + direction(op.kind));
+      next_layer(op.kind, op.chunk, position);
     });
     c_.times.add({op, name, phase, begin, c_.times.mark(), tensor().seconds() - tensor_before,
                   waited_seconds_ - waited_before, first_enqueued, tensor().enqueued().size()});
-  }
-
-  // Before the kernels of a layer: its weights are here, and its gradients have room.
-  void prepare(OperationKind kind, int chunk, int position) {
-    const int unit = unit_at(layers_of_chunk_, chunk, position);
-    if (unit < 0 || c_.reducer.plan().units.empty())
-      return;
-    const Stopwatch stopwatch;
-    c_.gatherer.use(unit, [&] { progress(); });
-    if (kind == OperationKind::backward || kind == OperationKind::backward_weight)
-      c_.reducer.wait_for_buffer(unit, [&] { move_sends(); });
-    waited_seconds_ += stopwatch.seconds();
   }
 
   void evaluate(int microbatch, int chunk) {
@@ -165,11 +144,9 @@ class Executor {
     finish_sends_of(OperationKind::send_activations, slot_pool(chunk), where.slot);
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
-    prepare(OperationKind::forward, chunk, 1);
-    c_.model.evaluate(c_.exec, where, batch(microbatch), batch(microbatch).weight.loss, [&](int position) {
-      if (unit_at(layers_of_chunk_, chunk, position) >= 0)
-        prepare(OperationKind::forward, chunk, position + 1);
-    });
+    enter_layer(OperationKind::forward, chunk, 1);
+    c_.model.evaluate(c_.exec, where, batch(microbatch), batch(microbatch).weight.loss,
+                      [&](int position) { next_layer(OperationKind::forward, chunk, position); });
     if (!layers.head)
       send(message(OperationKind::send_activations, 1), where);
   }
@@ -253,17 +230,34 @@ class Executor {
   template <class F>
   void mark_ready(const F& wanted) {
     for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
-      if (const int s = static_cast<int>(i);
-          wanted(c_.reducer.segments()[i]) && !c_.reducer.is_marked(s) && !c_.reducer.is_in_unit(s))
+      if (const int s = static_cast<int>(i); wanted(c_.reducer.segments()[i]) && !c_.reducer.is_marked(s))
         c_.reducer.mark_ready(s);
   }
 
-  // ZeRO-2: the layer's gradients of one micro-batch are there.
-  void sum_unit(int chunk, int position, bool is_last) {
-    for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
-      if (const Segment& s = c_.reducer.segments()[i];
-          s.chunk == chunk && s.block == position && c_.reducer.is_in_unit(static_cast<int>(i)))
-        c_.reducer.mark_ready(static_cast<int>(i), is_last);
+  // ---- layers of which ranks hold slices ----
+
+  void enter_layer(OperationKind kind, int chunk, int position) {
+    const Stopwatch stopwatch;
+    if (const int unit = unit_at(c_.units.layers_of_chunk, chunk, position); unit >= 0)
+      units_.enter({unit, writes_gradients(kind)});
+    waited_seconds_ += stopwatch.seconds();
+  }
+  // Behind the kernels of what lies at this position.
+  void next_layer(OperationKind kind, int chunk, int position) {
+    if (unit_at(c_.units.layers_of_chunk, chunk, position) < 0)
+      return;
+    units_.leave();
+    enter_layer(kind, chunk, position + direction(kind));
+  }
+
+  void perform(const UnitAction& action) {
+    switch (action.kind) {
+      case UnitAction::Kind::gather: return c_.gatherer.gather(action.unit);
+      case UnitAction::Kind::use: return c_.gatherer.use(action.unit, [this] { progress(); });
+      case UnitAction::Kind::write: return c_.reducer.wait_for_buffer(action.unit, [this] { move_sends(); });
+      case UnitAction::Kind::release: return c_.gatherer.release(action.unit);
+      case UnitAction::Kind::reduce: return c_.reducer.reduce(action.unit, action.is_last);
+    }
   }
 
   // ---- places ----
@@ -301,8 +295,8 @@ class Executor {
   std::list<Sent> sends_;
   ActivationIndex last_backward_;
   bool several_chunks_ = false;
-  std::vector<Index> layers_of_chunk_;
-  double waited_seconds_ = 0;  // in prepare()
+  UnitWalk units_;
+  double waited_seconds_ = 0;  // for weights, and for room for gradients
 };
 
 }  // namespace
@@ -313,12 +307,17 @@ void forward_backward(const StepContext<P>& context, const std::vector<TokenBatc
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<P>(context, microbatches, seconds, activation_memory(schedule, chunks)).run(schedule);
+  Executor<P>(context, microbatches, seconds, activation_memory(schedule, chunks), context.units).run(schedule);
 }
 
 template <class P>
 void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds) {
-  Executor<P>(context, batches, seconds, {}).evaluate();
+  PipelineSchedule forwards;
+  for (std::size_t m = 0; m < batches.size(); ++m)
+    for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
+      forwards.push_back({.kind = OperationKind::forward, .chunk = chunk});
+  const UnitList& units = context.units;
+  Executor<P>(context, batches, seconds, {}, unit_list(forwards, units.layers_of_chunk, units.buffers)).evaluate();
 }
 
 #define ESPALIER_INSTANTIATE(P)                                                                                     \

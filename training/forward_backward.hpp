@@ -9,6 +9,7 @@
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
+#include "parallel/unit_actions.hpp"
 #include "parallel/weight_gatherer.hpp"
 #include "training/activation_memory.hpp"
 #include "training/compute_times.hpp"
@@ -24,12 +25,14 @@ struct StepContext {
   const ProcessMesh& mesh;
   GradientReducer<State<Compute<P>>>& reducer;
   WeightGatherer<Compute<P>>& gatherer;
+  const UnitList& units;
   MessageTransit& transit;  ///< of this step, added to
   ComputeTimes<Compute<P>>& times;
 };
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
-/// with its weight, sends and receives, and lets the reducer know as soon as gradients are final.
+/// with its weight, sends and receives, and lets the reducer know as soon as gradients are final. Around the kernels of
+/// each layer it does what the list of units says.
 /// reducer.wait() is the caller's, and so is times.account(): with one rank all is only enqueued.
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,

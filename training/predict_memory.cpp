@@ -51,6 +51,7 @@ template <class T>
 void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const Layout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
+  const UnitBuffers buffers = unit_buffers(layout, place[Axis::pp]);
   const auto ranks_of = [&](int replica) {
     place[Axis::dp] = replica;
     return layout.mesh().group_ranks(layout.mesh().rank_at(place));
@@ -77,9 +78,8 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
         exec_is_host ? checkpoint_copy(config, layout, layout.mesh().rank_at(place), parameters) : 0;
-    const auto weights =
-        storage_bytes<T>(own.weights(layout.zero_stage, weight_buffers(layout, own.units.size())), parameters);
-    const auto gradients = storage_bytes<State<T>>(own.gradients(gradient_buffers), parameters);
+    const auto weights = storage_bytes<T>(own.weights(layout.zero_stage, buffers.weights), parameters);
+    const auto gradients = storage_bytes<State<T>>(own.gradients(buffers.gradients), parameters);
     const std::uint64_t all = optimizer + communication + copy + weights + gradients;
     if (all < most)
       continue;

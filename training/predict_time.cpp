@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "parallel/pipeline_simulator.hpp"
+#include "parallel/unit_simulator.hpp"
 #include "planning/layout_limits.hpp"
 #include "training/emulated_network.hpp"
 #include "training/operation_pace.hpp"
@@ -21,15 +22,18 @@ namespace {
 struct CountedTraffic {
   double tensor = 0;
   double pipeline = 0;
-  double reduce = 0;  // gradients
-  double copies = 0;  // gradients, over copies of the sharded state
-  double gather = 0;  // weights that were updated
+  double reduce = 0;       // gradients, once a step
+  double copies = 0;       // gradients, over copies of the sharded state
+  double gather = 0;       // weights that were updated
+  double unit_reduce = 0;  // what lists of units send (ZeRO-2 and -3)
+  double unit_gather = 0;
 };
 
 CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, int rank) {
   return with_precision(config, [&]<class P>() {
     const std::array<std::uint64_t, num_axes> bytes = predict_traffic<P>(config, layout, rank);
-    const TrafficByGroup reductions = predict_reduction_traffic<P>(config, layout, rank);
+    const TrafficByGroup reductions = predict_reduction_traffic<P>(config, layout, rank, false);
+    const TrafficByGroup all = predict_reduction_traffic<P>(config, layout, rank);
     const auto counted = [&](Axis axis) {
       return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
     };
@@ -39,6 +43,10 @@ CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, in
       traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
       traffic.copies += scale * static_cast<double>(reductions.at(group).copies_bytes);
       traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
+      traffic.unit_reduce +=
+          scale * static_cast<double>(all.at(group).reduce_bytes - reductions.at(group).reduce_bytes);
+      traffic.unit_gather +=
+          scale * static_cast<double>(all.at(group).gather_bytes - reductions.at(group).gather_bytes);
     }
     return traffic;
   });
@@ -61,7 +69,7 @@ class Emulation {
     TimePrediction prediction{.source = "the times of [emulate]"};
     double data = 0;
     for (std::size_t stage = 0; stage < schedules_.size(); ++stage)
-      data = std::max(data, exposed_reduction(stage));
+      data = std::max(data, exposed_reduction(stage) + exposed_units(stage));
     for (std::size_t stage = 0; stage < schedules_.size(); ++stage) {
       PhaseSeconds seconds;
       for (const Operation& operation : schedules_[stage]) {
@@ -157,11 +165,30 @@ class Emulation {
       if (chunks > 0)
         beside += each;
     }
-    double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
+    double reduction = seconds(bytes.reduce, layout_.zero_stage == 0 ? 2 : 1);  // an all_reduce is two steps
     if (bytes.copies > 0)
       reduction += link_seconds(mesh.copy_ranks(ranks_[stage], GroupKey{}), bytes.copies, 2);
     const double of_last = reduction / std::max(1.0, chunks);
     return std::max({0.0, reduction - beside, of_last - last}) + seconds(bytes.gather, 1);
+  }
+
+  // What the layers' gathers and sums add to their kernels.
+  double exposed_units(std::size_t stage) const {
+    const UnitList list = unit_list(layout_, static_cast<int>(stage), schedules_[stage]);
+    const std::vector<int> shards = layout_.mesh().shard_ranks(ranks_[stage], GroupKey{});
+    const auto each = [&](UnitAction::Kind kind, double bytes) {
+      const auto times = std::ranges::count(list.actions, kind, &UnitAction::kind);
+      return times == 0 ? 0 : link_seconds(shards, bytes / static_cast<double>(times), 1);
+    };
+    UnitTimes times{.kernels = {},
+                    .gather = each(UnitAction::Kind::gather, traffic_[stage].unit_gather),
+                    .reduce = each(UnitAction::Kind::reduce, traffic_[stage].unit_reduce)};
+    for (const Operation& operation : schedules_[stage])
+      if (const auto layers = static_cast<std::size_t>(list.layers_of_chunk[static_cast<std::size_t>(operation.chunk)]);
+          is_work(operation.kind) && layers > 0)
+        times.kernels.insert(times.kernels.end(), layers,
+                             work(static_cast<int>(stage), operation) / static_cast<double>(layers));
+    return exposed_seconds(list, unit_passes(schedules_[stage], list.layers_of_chunk), times);
   }
 
   const RunConfig& config_;

@@ -9,7 +9,6 @@
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "parallel/schedule_run.hpp"
-#include "parallel/unit_uses.hpp"
 
 namespace espalier {
 namespace {
@@ -30,7 +29,7 @@ std::uint64_t bytes_sent(const Work& work, int rank, int size) {
 }  // namespace
 
 template <class P>
-TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank) {
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank, bool of_units) {
   const PerAxis place = layout.mesh().coordinates(rank);
   ParameterStore<Compute<P>> parameters;
   const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.tensor, layout.sequence_parallel);
@@ -41,12 +40,12 @@ TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& 
   const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
   const ReductionPlan plan =
       plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<Compute<P>>));
-  UnitUses uses{.sums = static_cast<int>(layout.num_microbatches())};
-  if (layout.zero_stage == 3)
-    uses.gathers = gathers_of_units(
-        unit_actions(unit_uses(make_schedule(layout.pipeline_shape(), place[Axis::pp]), options.layers_of_chunk),
-                     weight_buffers(layout, plan.units.size())),
-        static_cast<int>(plan.units.size()));
+  const int num_units = static_cast<int>(plan.units.size());
+  std::vector<UnitAction> actions;
+  if (of_units)
+    actions = unit_list(layout, place[Axis::pp], make_schedule(layout.pipeline_shape(), place[Axis::pp])).actions;
+  const UnitUses uses{.sums = times_of_units(actions, UnitAction::Kind::reduce, num_units),
+                      .gathers = times_of_units(actions, UnitAction::Kind::gather, num_units)};
   return reduction_traffic(plan, ranks, options, sizeof(State<Compute<P>>), sizeof(Compute<P>), uses);
 }
 
@@ -74,8 +73,8 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
   return bytes;
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                               \
-  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const Layout&, int); \
+#define ESPALIER_INSTANTIATE(P)                                                                     \
+  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const Layout&, int, bool); \
   template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const Layout&, int);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -22,7 +22,8 @@ template <class P>
 std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank);
 
 /// What of it the reduction of each group of parameters sends, and the gathering of its weights.
+/// @param of_units with what layers send that are summed, and gathered, again and again (ZeRO-2 and -3)
 template <class P>
-TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank);
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank, bool of_units = true);
 
 }  // namespace espalier

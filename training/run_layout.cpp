@@ -11,7 +11,6 @@
 
 #include "core/error.hpp"
 #include "parallel/schedule_check.hpp"
-#include "parallel/unit_uses.hpp"
 #include "training/emulated_network.hpp"
 #include "training/shard_over.hpp"
 #include "training/with_compute_type.hpp"
@@ -72,19 +71,33 @@ std::optional<ScalarType> wire_type(const RunConfig& config) {
   });
 }
 
+std::vector<Index> layers_of_chunk(const Layout& layout, int stage) {
+  std::vector<Index> layers;
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
+  for (const ChunkLayers& chunk : chunks)
+    layers.push_back(chunk.count);
+  return layers;
+}
+
 }  // namespace
 
-int weight_buffers(const Layout& layout, std::size_t num_units) {
-  return layout.keep_gathered ? static_cast<int>(num_units) : 2;
+UnitBuffers unit_buffers(const Layout& layout, int stage) {
+  const std::vector<Index> layers = layers_of_chunk(layout, stage);
+  const auto all = static_cast<int>(std::accumulate(layers.begin(), layers.end(), Index{0}));
+  return {.weights = layout.zero_stage < 3  ? 0
+                     : layout.keep_gathered ? all
+                                            : 2,
+          .gradients = layout.zero_stage < 2 ? 0 : 2};
+}
+
+UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& schedule) {
+  return unit_list(schedule, layers_of_chunk(layout, stage), unit_buffers(layout, stage));
 }
 
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
-  ReducerOptions options =
-      for_ranks({.zero_stage = layout.zero_stage, .layers_of_chunk = {}, .wire = wire_type(config)},
-                layout.mesh().replicas_of_a_copy());
-  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
-  for (const ChunkLayers& chunk : chunks)
-    options.layers_of_chunk.push_back(chunk.count);
+  ReducerOptions options = for_ranks(
+      {.zero_stage = layout.zero_stage, .layers_of_chunk = layers_of_chunk(layout, stage), .wire = wire_type(config)},
+      layout.mesh().replicas_of_a_copy());
   for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
     if (const double scale = message_scale(config.emulate, Axis::dp); scale > 1)
       *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / scale));
@@ -110,30 +123,20 @@ std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layo
   return stages;
 }
 
-namespace {
-
-std::string problem_of_gathers(const Layout& layout, std::size_t stage, const PipelineSchedule& schedule) {
-  std::vector<Index> layers_of_chunk;
-  const std::vector<ChunkLayers> chunks = layout.chunks().at(stage);
-  for (const ChunkLayers& chunk : chunks)
-    layers_of_chunk.push_back(chunk.count);
-  const std::vector<int> uses = unit_uses(schedule, layers_of_chunk);
-  const Index num_units = std::accumulate(layers_of_chunk.begin(), layers_of_chunk.end(), Index{0});
-  const int buffers = weight_buffers(layout, static_cast<std::size_t>(num_units));
-  return check_unit_actions(unit_actions(uses, buffers), uses, buffers);
-}
-
-}  // namespace
-
 void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages) {
   const MeshLayout mesh = layout.mesh();
   std::vector<const PipelineSchedule*> ranks;
   for (int rank = 0; rank < mesh.size(); ++rank)
     ranks.push_back(&stages[static_cast<std::size_t>(mesh.coordinates(rank)[Axis::pp])]);
   std::vector<std::string> problems = check_schedules(ranks, mesh, layout.pipeline_shape());
-  for (std::size_t stage = 0; stage < stages.size() && layout.zero_stage == 3; ++stage)
-    if (const std::string problem = problem_of_gathers(layout, stage, stages[stage]); !problem.empty())
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const PipelineSchedule& schedule = stages[static_cast<std::size_t>(stage)];
+    const UnitList units = unit_list(layout, stage, schedule);
+    const std::string problem =
+        check_unit_actions(units.actions, unit_passes(schedule, units.layers_of_chunk), units.buffers);
+    if (!problem.empty())
       problems.push_back(fmt::format("stage {}: {}", stage, problem));
+  }
   ESPALIER_ASSERT(problems.empty(), fmt::format("the schedule is not sound: {}", fmt::join(problems, "; ")));
 }
 

@@ -9,6 +9,7 @@
 #include "models/layout.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "parallel/unit_actions.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -29,9 +30,11 @@ std::vector<Index> balanced_layers(const RunConfig& config, const std::function<
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);
 
-/// Whole layers of gradients, and of weights, that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
-inline constexpr int gradient_buffers = 2;
-int weight_buffers(const Layout& layout, std::size_t num_units);
+/// Whole layers of a stage that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
+UnitBuffers unit_buffers(const Layout& layout, int stage);
+
+/// What happens to them in a step.
+UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& schedule);
 
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout);

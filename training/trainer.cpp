@@ -21,12 +21,13 @@ namespace {
 // Allocates weights and gradients first: the reducer is built on them.
 template <class T>
 GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh& mesh, ParameterStore<T>& parameters,
-                                       const Layout& layout, const ReducerOptions& options) {
+                                       const RunConfig& config, const Layout& layout) {
   parameters.lay_out();
+  const ReducerOptions options = reducer_options(config, layout, mesh.pp().rank());
+  const UnitBuffers buffers = unit_buffers(layout, mesh.pp().rank());
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), mesh.reductions().ranks(),
                                             options, static_cast<Index>(sizeof(State<T>)));
-  parameters.allocate(plan.weights(layout.zero_stage, weight_buffers(layout, plan.units.size())),
-                      plan.gradients(gradient_buffers));
+  parameters.allocate(plan.weights(layout.zero_stage, buffers.weights), plan.gradients(buffers.gradients));
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.gradients(), parameters.segments(),
                                    parameters.parameters(), options);
 }
@@ -61,7 +62,8 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
              TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_training_loader(config, mesh, tokenizer_)),
       schedule_(proven_schedules(config, layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
-      reducer_(make_reducer(exec, mesh, parameters_, layout, reducer_options(config, layout, mesh.pp().rank()))),
+      units_(unit_list(layout, mesh.pp().rank(), schedule_)),
+      reducer_(make_reducer(exec, mesh, parameters_, config, layout)),
       gatherer_(exec, mesh.reductions(), parameters_.weights(), reducer_.plan()),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
       counted_weights_(layout.zero_stage == 3 ? counted_ranges(parameters_.parameters(), reducer_.owned(),

@@ -142,7 +142,7 @@ class Trainer {
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index most_tokens);
-  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, transit_, times_}; }
+  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, units_, transit_, times_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;
   void skip_overflow(const StepReport& report);
@@ -163,6 +163,7 @@ class Trainer {
   TokenLoader loader_;
   std::optional<SequentialLoader> validation_;
   PipelineSchedule schedule_;
+  UnitList units_;
   GradientReducer<State<Compute<P>>> reducer_;
   WeightGatherer<Compute<P>> gatherer_;
   AdamW<Compute<P>> optimizer_;

@@ -8,7 +8,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/gradient_reducer.hpp"
-#include "parallel/unit_uses.hpp"
+#include "parallel/unit_actions.hpp"
 #include "parallel/weight_gatherer.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
@@ -46,13 +46,6 @@ struct Sharded {
     parameters.allocate(plan.weights(3, buffers), plan.gradients(buffers));
     parameters.initialize(ExecSpace(), 5);
   }
-  /// Segments of a layer, that is the buckets' parts of its unit.
-  void mark(GradientReducer<State<T>>& reducer, int unit) const {
-    for (std::size_t s = 0; s < parameters.segments().size(); ++s)
-      if (parameters.segments()[s].block == unit + 1)
-        reducer.mark_ready(static_cast<int>(s));
-  }
-
   ReducerOptions options{
       .bucket_bytes = 400 * 4, .buckets_in_flight = 2, .zero_stage = 3, .layers_of_chunk = {num_layers}};
   ReductionPlan plan;
@@ -60,64 +53,12 @@ struct Sharded {
 };
 
 /// Forward and backward of so many micro-batches.
-std::vector<int> uses(int microbatches) {
+PipelineSchedule passes_of(int microbatches) {
   PipelineSchedule list;
   for (int m = 0; m < microbatches; ++m)
     for (const OperationKind kind : {OperationKind::forward, OperationKind::backward})
       list.push_back({.kind = kind, .microbatch = m});
-  return unit_uses(list, {num_layers});
-}
-
-TEST(ShardedLayers, EachIsUsedInTheOrderOfTheList) {
-  EXPECT_EQ(uses(1), (std::vector<int>{0, 1, 2, 3, 4, 4, 3, 2, 1, 0}));
-  PipelineSchedule two_chunks;
-  for (const auto& [kind, chunk] : {std::pair{OperationKind::forward, 1},
-                                    {OperationKind::send_activations, 1},
-                                    {OperationKind::backward_input, 0},
-                                    {OperationKind::backward_weight, 0}})
-    two_chunks.push_back({.kind = kind, .chunk = chunk});
-  EXPECT_EQ(unit_uses(two_chunks, {2, 3}), (std::vector<int>{2, 3, 4, 1, 0, 1, 0}));
-  EXPECT_EQ(unit_at({2, 3}, 1, 0), -1) << "the embedding";
-  EXPECT_EQ(unit_at({2, 3}, 1, 3), 4);
-  EXPECT_EQ(unit_at({2, 3}, 1, 4), -1) << "the head";
-}
-
-TEST(ShardedLayers, ALayerIsGatheredAgainWhereItsBufferWasTaken) {
-  const auto gathers = [](int microbatches, int buffers) {
-    return gathers_of_units(unit_actions(uses(microbatches), buffers), num_layers);
-  };
-  EXPECT_EQ(gathers(1, 2), (std::vector<int>{2, 2, 2, 1, 1})) << "the last two are still there";
-  EXPECT_EQ(gathers(3, 5), std::vector<int>(5, 1));
-  EXPECT_EQ(gathers(2, 1), (std::vector<int>{3, 4, 4, 4, 2}));
-}
-
-TEST(ShardedLayers, ActionsAreProven) {
-  for (const int buffers : {1, 2, 3, num_layers})
-    for (const int microbatches : {1, 2, 3})
-      EXPECT_EQ(check_unit_actions(unit_actions(uses(microbatches), buffers), uses(microbatches), buffers), "");
-
-  using Kind = UnitAction::Kind;
-  const std::vector<UnitAction> two = unit_actions({0, 1, 2}, 2);
-  const std::vector<UnitAction> wanted = {{Kind::gather, 0},  {Kind::use, 0}, {Kind::gather, 1},
-                                          {Kind::release, 0}, {Kind::use, 1}, {Kind::gather, 2},
-                                          {Kind::release, 1}, {Kind::use, 2}, {Kind::release, 2}};
-  ASSERT_EQ(two, wanted);
-  const auto problem_of = [](const std::vector<UnitAction>& actions) {
-    return check_unit_actions(actions, {0, 1, 2}, 2);
-  };
-  auto late = two;
-  std::swap(late[2], late[4]);
-  EXPECT_EQ(problem_of(late), "use 1 (action 2) comes before its gather");
-  auto early = two;  // a layer that is in use is overwritten
-  std::rotate(early.begin() + 2, early.begin() + 5, early.begin() + 6);
-  EXPECT_EQ(problem_of(early), "gather 2 (action 2) overwrites unit 0, which is in use");
-  auto overwritten = two;  // by the layer that is gathered too soon behind it
-  overwritten.insert(overwritten.begin() + 4, {Kind::gather, 3});
-  EXPECT_EQ(problem_of(overwritten), "use 1 (action 5) finds unit 3 in its buffer");
-  auto left_out = two;
-  left_out.erase(left_out.begin() + 4);
-  EXPECT_EQ(problem_of(left_out), "release 1 (action 5) is of a unit that is not in use");
-  EXPECT_EQ(problem_of({two.begin(), two.begin() + 7}), "unit 2 is not used at the end");
+  return list;
 }
 
 template <class T>
@@ -137,18 +78,26 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
     for (int pass = 0; pass < 3; ++pass) {
       Kokkos::deep_copy(weights.buffers(), static_cast<TypeParam>(-1));  // a use before its gather is seen
       const std::uint64_t before = gatherer.bytes_sent();
-      gatherer.begin(uses(2));
-      for (const int unit : uses(2)) {
-        gatherer.use(unit);
-        const IndexRange range = sharded.plan.units[static_cast<std::size_t>(unit)];
+      const UnitList list = unit_list(passes_of(2), {num_layers}, {.weights = buffers});
+      for (const UnitAction& action : list.actions) {
+        if (action.kind == UnitAction::Kind::gather)
+          gatherer.gather(action.unit);
+        if (action.kind == UnitAction::Kind::release)
+          gatherer.release(action.unit);
+        if (action.kind != UnitAction::Kind::use)
+          continue;
+        gatherer.use(action.unit);
+        const IndexRange range = sharded.plan.units[static_cast<std::size_t>(action.unit)];
         const auto got = to_vector(Tensor<TypeParam, 1>(weights.data(range.begin), range.size()));
         const auto wanted = to_vector(Tensor<TypeParam, 1>(whole.flat_weights().data() + range.begin, range.size()));
         for (std::size_t i = 0; i < got.size(); ++i)
           ASSERT_EQ(static_cast<float>(got[i]), static_cast<float>(wanted[i]))
-              << "unit " << unit << ", element " << i << ", " << buffers << " buffers";
+              << "unit " << action.unit << ", element " << i << ", " << buffers << " buffers";
       }
       // As planned: every gather brings each of the others' slices to everybody.
-      const UnitUses planned{.sums = 2, .gathers = gathers_of_units(unit_actions(uses(2), buffers), num_layers)};
+      const std::vector<int> sums(num_layers, 2);
+      const UnitUses planned{.sums = sums,
+                             .gathers = times_of_units(list.actions, UnitAction::Kind::gather, num_layers)};
       const auto ranks = ReductionCommunicators::all(world()).ranks();
       const auto bytes = [&](const UnitUses& counts) {
         return reduction_traffic(sharded.plan, ranks, sharded.options, sizeof(State<TypeParam>), sizeof(TypeParam),
@@ -156,7 +105,7 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
             .at(over_dp)
             .gather_bytes;
       };
-      const UnitUses none{.sums = 2, .gathers = std::vector<int>(num_layers, 0)};
+      const UnitUses none{.sums = sums, .gathers = std::vector<int>(num_layers, 0)};
       EXPECT_EQ(gatherer.bytes_sent() - before, bytes(planned) - bytes(none));
     }
   }
@@ -184,7 +133,7 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
           for (Index i = range.begin; i < range.end; ++i)
             values.push_back(gradient(world().rank(), m + step, i));
           Kokkos::deep_copy(Tensor<S, 1>(gradients.data(range.begin), range.size()), make_tensor(values));
-          sharded.mark(reducer, unit);
+          reducer.reduce(unit, m + 1 == microbatches);
         }
       for (const IndexRange& range : gradients.held())
         if (gradients.unit_of(range.begin) < 0)
@@ -207,14 +156,18 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
   }
 }
 
-TEST(ShardedLayers, AnotherOrderThanAnnouncedIsAMistake) {
+TEST(ShardedLayers, AnotherUnitThanGatheredIsAMistake) {
   const Sharded<float> sharded(2);
   WeightGatherer<float> gatherer(ExecSpace(), ReductionCommunicators::all(world()), sharded.parameters.weights(),
                                  sharded.plan);
-  gatherer.begin({0, 1});
-  gatherer.use(0);
+  gatherer.gather(0);
   EXPECT_ANY_THROW(gatherer.use(2));
-  gatherer.use(1);
+  gatherer.use(0);
+  EXPECT_ANY_THROW(gatherer.gather(2));
+  gatherer.release(0);
+  gatherer.gather(2);
+  EXPECT_ANY_THROW(gatherer.use(0));
+  gatherer.use(2);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ MemoryByCategory allocated(const RunConfig& config, const Layout& layout, int st
   const GroupRanks ranks = layout.mesh().group_ranks(layout.mesh().rank_at({{0, 0, stage}}));
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout, stage), sizeof(State<Compute<P>>));
-  parameters.allocate(plan.weights(layout.zero_stage, weight_buffers(layout, plan.units.size())),
-                      plan.gradients(gradient_buffers));
+  const UnitBuffers buffers = unit_buffers(layout, stage);
+  parameters.allocate(plan.weights(layout.zero_stage, buffers.weights), plan.gradients(buffers.gradients));
   const AdamW<Compute<P>> optimizer =
       layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});
   model.plan_activations(

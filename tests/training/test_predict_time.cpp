@@ -111,6 +111,30 @@ TEST(PredictTime, AGatherIsHiddenByNothing) {
   }
 }
 
+// ZeRO-3 gathers a layer while the one before is computed. Where that takes longer, the rest is waited for.
+TEST(PredictTime, LayersAreGatheredAndReducedBesideTheOthers) {
+  const auto exposed = [](double bytes_a_second) {
+    const std::vector<std::string> keys{"parallel.data=2", "parallel.zero_stage=3", "batch.global_batch_size=2",
+                                        "batch.micro_batch_size=1",
+                                        fmt::format("emulate.bandwidth={}", bytes_a_second)};
+    return emulated(2, keys).stages[0][Phase::data_comm];
+  };
+  const RunConfig config = config_for(
+      2, {"parallel.data=2", "parallel.zero_stage=3", "batch.global_batch_size=2", "batch.micro_batch_size=1"});
+  const Layout layout = make_run_layout(config, 2);
+  const ReductionTraffic all = predict_reduction_traffic<Fp32>(config, layout, 0).at(GroupKey{});
+  const ReductionTraffic rest = predict_reduction_traffic<Fp32>(config, layout, 0, false).at(GroupKey{});
+  // Four layers, two of which lie in the buffers when backward begins.
+  const double gather = static_cast<double>(all.gather_bytes - rest.gather_bytes) / 6;
+  const double reduce = static_cast<double>(all.reduce_bytes - rest.reduce_bytes) / 4;
+  const double once = static_cast<double>(rest.gather_bytes);
+  const double fast = 1e9;
+  EXPECT_NEAR(exposed(fast), (gather + reduce + once) / fast, tiny) << "the first gather, and the last sum";
+  const double slow = gather / 1.0;  // a second each, where a layer takes 2.5 ms forward
+  EXPECT_GT(exposed(slow), 5.0);
+  EXPECT_LT(exposed(slow), 6 + (4 * reduce + once + static_cast<double>(rest.reduce_bytes)) / slow);
+}
+
 TEST(PredictTime, TensorCollectivesAreCountedInTheirOperations) {
   const TimePrediction time = emulated(2, {"parallel.tensor=2", "emulate.latency=0.001"});
   // Two all_reduces, of two steps each, a layer and direction in 8 micro-batches; and those of table, head and loss.

@@ -90,7 +90,7 @@ TEST(Trace, HasEachOperationOfAStepOnceWhereRunsEvaluate) {
   barrier(world());
 }
 
-TEST(Trace, DrawsTheGathersOfLayers) {
+TEST(Trace, DrawsTheGathersAndSumsOfLayers) {
   const SharedFolder folder("gathers");
   const RunConfig config = tiny_config(folder, world().size(),
                                        {"model.num_layers=4", fmt::format("parallel.data={}", world().size()),
@@ -100,12 +100,14 @@ TEST(Trace, DrawsTheGathersOfLayers) {
   std::map<std::string, int> times;
   const Path path = folder / "run" / "trace" / fmt::format("rank-{:05}.json", world().rank());
   for (const TimelineEvent& event : read_trace(path))
-    if (event.name.starts_with("gather layer"))
+    if (event.name.starts_with("gather layer") || event.name.starts_with("reduce layer"))
       ++times[event.name];
   const int passes = static_cast<int>(config.layout.global_batch) / world().size();
   // Two layers lie in the buffers: forward leaves the last two for backward, backward the first two for forward.
-  for (int layer = 0; layer < 4; ++layer)
+  for (int layer = 0; layer < 4; ++layer) {
     EXPECT_EQ(times[fmt::format("gather layer {}", layer)], layer < 2 ? passes + 1 : passes) << "layer " << layer;
+    EXPECT_EQ(times[fmt::format("reduce layer {}", layer)], passes) << "layer " << layer;
+  }
   barrier(world());
 }
 
