@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -45,6 +46,17 @@ MessageSet tensor_messages(const Communicator& communicator, const ExecSpace& ex
   return {communicator, communicator.device_link(), exec};
 }
 
+/// What messages touch of a tensor. The library goes on behind a deadline, and nothing keeps the caller's memory, or
+/// the scratch, until it has ended: it gets a twin, which the messages keep.
+template <class T>
+MpiBuffer<T> buffer_of(const Communicator& communicator, MessageSet& messages, const FlatTensor<T>& tensor) {
+  if (!messages.calls_library())
+    return {communicator, tensor};
+  MpiBuffer<T> twin(MessageAccess::staged, communicator, tensor);
+  messages.keep(twin);
+  return twin;
+}
+
 /// Each rank sends `input` to all others: received holds their data by received_slot().
 template <class T>
 void exchange_all(const Communicator& communicator, MessageSet& messages, T* received, const T* input, Index count,
@@ -59,10 +71,10 @@ template <class T>
 void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
   const Index count = static_cast<Index>(data.extent(0));
   const auto received = communicator.scratch<T>(count * (communicator.size() - 1));
-  const MpiBuffer<T> ours(communicator, data);
-  const MpiBuffer<T> theirs(communicator, received);
-  ours.load(exec, 0, count);
   MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> ours = buffer_of(communicator, messages, data);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
+  ours.load(exec, 0, count);
   exchange_all(communicator, messages, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
   theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
   combine_in_rank_order(exec, data, received, count, communicator.rank(), communicator.size(), op);
@@ -82,10 +94,10 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
   for (int r = 0; r < size; ++r)
     slices.push_back({bytes_of<T>(begin_of(r)), bytes_of<T>(size_of(r))});
   const auto received = communicator.scratch<T>(slice * (size - 1));
-  const MpiBuffer<T> ours(communicator, data);
-  const MpiBuffer<T> theirs(communicator, received);
-
   MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> ours = buffer_of(communicator, messages, data);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
+
   ours.load(exec, 0, count);
   messages.start_all_to_all(ours.data(), slices, theirs.data(),
                             received_ranges(rank, size, bytes_of<T>(size_of(rank)), bytes_of<T>(slice)),
@@ -149,9 +161,9 @@ void all_gather(const ExecSpace& exec, const Communicator& communicator, const F
   if (communicator.size() == 1)
     return;
   const Region region("espalier::parallel::all_gather");
-  const MpiBuffer<T> all(communicator, output);
-  all.load(exec, rank * count, count);
   MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> all = buffer_of(communicator, messages, output);
+  all.load(exec, rank * count, count);
   messages.start_all_gather(all.data() + rank * count, all.data(),
                             equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
                             tags::all_gather);
@@ -172,14 +184,14 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
   if (size == 1 || count == 0)
     return;
   const Region region("espalier::parallel::reduce_scatter");
-  const MpiBuffer<T> all(communicator, input);
+  const Index piece = std::clamp<Index>(reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size, 1, count);
+  const auto received = communicator.scratch<T>(piece * (size - 1));
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> all = buffer_of(communicator, messages, input);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
   all.load(exec, 0, count * size);
-  const Index piece = std::max<Index>(1, reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size);
   for (Index begin = 0; begin < count; begin += piece) {
     const Index n = std::min(piece, count - begin);
-    const auto received = communicator.scratch<T>(n * (size - 1));
-    const MpiBuffer<T> theirs(communicator, received);
-    MessageSet messages = tensor_messages(communicator, exec);
     messages.start_all_to_all(all.data() + begin, equal_ranges(size, bytes_of<T>(n), bytes_of<T>(count)), theirs.data(),
                               received_ranges(rank, size, bytes_of<T>(n), bytes_of<T>(n)), tags::reduce_scatter);
     messages.wait("reduce_scatter");
@@ -195,9 +207,10 @@ void broadcast(const ExecSpace& exec, const Communicator& communicator, const Fl
     return;
   const Region region("espalier::parallel::broadcast");
   const Index count = static_cast<Index>(data.extent(0));
-  const MpiBuffer<T> buffer(communicator, data);
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> buffer = buffer_of(communicator, messages, data);
   buffer.load(exec, 0, count);
-  broadcast_bytes(communicator, tensor_messages(communicator, exec), buffer.data(), bytes_of<T>(count), root);
+  broadcast_bytes(communicator, std::move(messages), buffer.data(), bytes_of<T>(count), root);
   buffer.store(exec, 0, count);
 }
 

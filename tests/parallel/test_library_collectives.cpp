@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "parallel/collectives.hpp"
@@ -140,6 +141,56 @@ TEST_F(LibraryCollectivesPeers, StampsSayWhenTheLastCame) {
   broadcast(own, std::span<double>(&began, 1), own.size() - 1);
   EXPECT_GE(messages.sent_at(), began);
   EXPECT_EQ(own.traffic().messages, is_last ? 3U : 3U) << "barrier, all_to_all, broadcast; the stamps do not count";
+}
+
+// The library cannot be called back: what comes behind a deadline lands in memory that nobody else has by then.
+TEST_F(LibraryCollectivesPeers, NothingIsWrittenBehindADeadline) {
+  const ExecSpace exec;
+  constexpr Index count = 64;
+  const int late = world().size() - 1;
+  const auto meet_by_messages = [] {
+    world().set_deadline(60);
+    world().set_most_direct_ranks(16);
+    barrier(world());
+  };
+  const auto expect_untouched = [&](const std::string& what, const auto& collective) {
+    const Communicator own = world().duplicate(what);
+    const auto tensor = allocate<float>(Category::other, "tensor", count);
+    const auto all = allocate<float>(Category::other, "all", count * own.size());
+    const auto scratch = own.scratch<float>(count * own.size());
+    const auto call = [&] { collective(own, tensor, all); };
+    world().set_most_direct_ranks(1);
+    world().set_deadline(0.2);
+    if (own.rank() != late) {
+      EXPECT_THROW(call(), Error);
+    }
+    for (const auto& memory : {tensor, all, scratch})
+      Kokkos::deep_copy(memory, own.rank() == late ? 1.0F : -1.0F);
+    meet_by_messages();
+    if (own.rank() == late) {
+      world().set_most_direct_ranks(1);
+      call();
+    }
+    for (int i = 0; i < 20; ++i) {  // the library goes on meanwhile
+      meet_by_messages();
+      usleep(1000);
+    }
+    if (own.rank() == late)
+      return;
+    for (const auto& memory : {tensor, all, scratch})
+      EXPECT_EQ(to_vector(memory), std::vector<float>(memory.extent(0), -1.0F)) << what;
+  };
+  expect_untouched("broadcast", [&](const Communicator& own, const auto& tensor, const auto&) {
+    broadcast(exec, own, tensor, late);
+  });
+  expect_untouched("all_gather", [&](const Communicator& own, const auto& tensor, const auto& all) {
+    all_gather(exec, own, all, tensor);
+  });
+  expect_untouched("all_reduce",
+                   [&](const Communicator& own, const auto& tensor, const auto&) { all_reduce(exec, own, tensor); });
+  expect_untouched("reduce_scatter", [&](const Communicator& own, const auto& tensor, const auto& all) {
+    reduce_scatter(exec, own, tensor, all);
+  });
 }
 
 // Values of a bucket come earlier to some ranks than to others: the sums go round in the order of the buckets all the
