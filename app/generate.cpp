@@ -153,7 +153,7 @@ int generate(GenerateArguments options, const Communicator& world) {
   prompts = broadcast_texts(world, prompts, 0);
   if (prompts.empty())
     prompts.emplace_back();
-  const ProcessMesh mesh(world, {.degrees = {{world.size(), 1, 1}}});
+  const ProcessMesh mesh(world, {.degrees = PerAxis::degrees(world.size(), 1, 1)});
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<LoadedModel<Fp32>> model;
   std::string path;

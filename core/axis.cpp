@@ -7,6 +7,8 @@ namespace espalier {
 const char* to_string(Axis axis) {
   switch (axis) {
     case Axis::tp: return "tp";
+    case Axis::cp: return "cp";
+    case Axis::ep: return "ep";
     case Axis::dp: return "dp";
     case Axis::pp: return "pp";
   }

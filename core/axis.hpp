@@ -10,10 +10,13 @@
 
 namespace espalier {
 
-/// The axes of the mesh of ranks. (An axis belongs to the mesh, a dim to a tensor.)
-enum class Axis { tp, dp, pp };
-inline constexpr std::size_t num_axes = 3;
-inline constexpr std::array<Axis, num_axes> all_axes{Axis::tp, Axis::dp, Axis::pp};
+/// The axes of the mesh of ranks: tensor, context, expert, data and pipeline parallelism. (An axis belongs to the mesh,
+/// a dim to a tensor.)
+enum class Axis { tp, cp, ep, dp, pp };
+inline constexpr std::size_t num_axes = 5;
+inline constexpr std::array<Axis, num_axes> all_axes{Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};
+/// Those whose degree may exceed 1 in training, and whose order a config names.
+inline constexpr std::array<Axis, 3> trained_axes{Axis::tp, Axis::dp, Axis::pp};
 const char* to_string(Axis axis);
 
 /// Some of the axes.
@@ -27,7 +30,8 @@ class AxisSet {
 
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
-  constexpr AxisSet without(Axis axis) const { return AxisSet(bits_ & ~bit(axis)); }
+  constexpr AxisSet without(AxisSet axes) const { return AxisSet(bits_ & ~axes.bits_); }
+  constexpr bool contains(AxisSet axes) const { return axes.without(*this).empty(); }
   friend constexpr AxisSet operator|(AxisSet a, AxisSet b) { return AxisSet(a.bits_ | b.bits_); }
   constexpr auto operator<=>(const AxisSet&) const =
       default;  // NOLINT(modernize-use-nullptr): the 0 is in what = default makes
@@ -37,6 +41,9 @@ class AxisSet {
   static constexpr unsigned bit(Axis axis) { return 1U << static_cast<unsigned>(axis); }
   unsigned bits_ = 0;
 };
+
+/// Ranks that differ along these see other tokens.
+inline constexpr AxisSet token_axes{Axis::cp, Axis::ep, Axis::dp};
 
 std::string to_string(AxisSet axes);  ///< "tp+dp"; "none"
 

@@ -5,9 +5,10 @@
 namespace espalier {
 
 std::string to_string(const GroupKey& key) {
-  if (key == GroupKey{.axes = {Axis::dp}, .tied = true})
+  if (key == GroupKey{.tied = true})
     return "tied";
-  return to_string(key.axes) + (key.tied ? "+tied" : "") +
+  const bool is_dense = key.axes.contains(token_axes);
+  return to_string(is_dense ? key.axes.without({Axis::cp, Axis::ep}) : key.axes) + (key.tied ? "+tied" : "") +
          (key.tp_run > 0 ? ", runs of " + std::to_string(key.tp_run) : "");
 }
 

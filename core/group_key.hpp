@@ -12,7 +12,7 @@ namespace espalier {
 /// Names the ranks over which a gradient is summed: those that differ from us along `axes` only; of a tied tensor those
 /// of the first and of the last stage, which both hold it.
 struct GroupKey {
-  AxisSet axes = {Axis::dp};
+  AxisSet axes = token_axes;
   bool tied = false;
   /// Of tp: only ranks of the same run of so many consecutive ones, which hold the same elements; 0: all.
   int tp_run = 0;
@@ -27,6 +27,7 @@ struct GroupKey {
   }
 };
 
-std::string to_string(const GroupKey& key);  ///< "dp", "tp+dp", "tied", "tp+dp, runs of 2"
+/// "dp" (of all token_axes), "tp+dp", "tied", "tp+dp, runs of 2"; "cp+dp" of what is cut over ep.
+std::string to_string(const GroupKey& key);
 
 }  // namespace espalier

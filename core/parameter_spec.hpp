@@ -21,12 +21,13 @@ struct IndexRange {
 /// What two runs share; empty where they share nothing.
 IndexRange intersection(IndexRange a, IndexRange b);
 
-/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts`, ours is `part`. Where the
-/// extent does not divide, the first parts are one longer: nothing is ever padded.
+/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts` along an axis, ours is
+/// `part`. Where the extent does not divide, the first parts are one longer: nothing is ever padded.
 struct Shard {
   int dim = 0;
   Index part = 0;
   Index parts = 1;
+  Axis axis = Axis::tp;
 
   /// Our indices along `dim`, which is `extent` long.
   IndexRange range(Index extent) const;
@@ -38,9 +39,9 @@ struct ParameterSpec {
   Shard shard = {};
   int chunk = 0;  ///< model chunk (virtual stage) on this rank
   int block = 0;  ///< position inside the chunk, in forward order
-  /// Axes, beside dp, along which ranks hold the same elements and contribute parts of their gradient's sum: tp for
-  /// what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements, or
-  /// copies.
+  /// Axes, beside token_axes, along which ranks hold the same elements and contribute parts of their gradient's sum: tp
+  /// for what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements,
+  /// or copies.
   AxisSet partial = {};
   int tp_run = 0;            ///< with tp in `partial`: see GroupKey
   bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
@@ -55,7 +56,10 @@ struct ParameterSpec {
   Index row_multiple = 1;        ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 
   /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum.
-  GroupKey group() const { return {.axes = AxisSet{Axis::dp} | partial, .tied = tied, .tp_run = tp_run}; }
+  GroupKey group() const {
+    const AxisSet cut = shard.parts > 1 ? AxisSet{shard.axis} : AxisSet{};  // along it, ranks hold other elements
+    return {.axes = token_axes.without(cut) | partial, .tied = tied, .tp_run = tp_run};
+  }
 };
 
 /// A named window into the flat arrays of a ParameterStore.

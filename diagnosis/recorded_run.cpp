@@ -105,7 +105,7 @@ constexpr RealRange times_range{.min = 0, .max = 1e12};
 std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links, int ranks) {
   const IntegerRange ends{0, std::max(0, ranks - 1)};
   std::vector<RunFacts::SlowLink> result;
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
+  for (const Axis axis : trained_axes) {
     const nlohmann::json& of_axis = object_field_or_empty(links, to_string(axis));
     if (of_axis.empty())
       continue;

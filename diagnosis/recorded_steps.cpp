@@ -20,8 +20,8 @@ StepTimes times_from(const Json& line) {
   times.step_seconds = number_field(line, "step_seconds");
   times.seconds = phases_from(object_field(line, "seconds"));
   const Json& bytes_sent = object_field(line, "bytes_sent");
-  for (std::size_t i = 0; i < num_axes; ++i)
-    times.bytes_sent[i] = field<std::uint64_t>(bytes_sent, to_string(static_cast<Axis>(i)), count_range);
+  for (const Axis axis : trained_axes)
+    times.bytes_sent[static_cast<std::size_t>(axis)] = field<std::uint64_t>(bytes_sent, to_string(axis), count_range);
   const Json& transit = object_field_or_empty(line, "transit_seconds");
   times.activation_transit = field_or(transit, "activations", 0.0, RealRange{.min = 0});
   times.gradient_transit = field_or(transit, "gradients", 0.0, RealRange{.min = 0});

@@ -59,7 +59,7 @@ struct Layout {
 
   /// The ranks, without context ranks.
   MeshLayout mesh() const {
-    return {.degrees = {{tensor, data, pipeline}},
+    return {.degrees = PerAxis::degrees(tensor, data, pipeline),
             .order = order,
             .kv_copies = kv_copies,
             .shard_replicas = zero_stage > 0 ? shard_replicas : 0};

@@ -64,7 +64,9 @@ SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, con
               .first = first,
               .stride = shards ? 1 : each};
     }
-    case Axis::tp: return shards ? whole : alone;
+    case Axis::tp:
+    case Axis::cp:
+    case Axis::ep: return shards ? whole : alone;
     case Axis::pp: return shards ? alone : whole;  // each end of a tied pipeline shards its own
   }
   return whole;
@@ -72,14 +74,18 @@ SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, con
 
 std::vector<int> ranks_of_sum(const MeshLayout& layout, int rank, const GroupKey& key, Level level) {
   const PerAxis ours = layout.coordinates(rank);
-  const SumAlong tp = sum_along(Axis::tp, layout, ours, key, level);
-  const SumAlong dp = sum_along(Axis::dp, layout, ours, key, level);
-  const SumAlong pp = sum_along(Axis::pp, layout, ours, key, level);
+  std::vector<PerAxis> members{ours};
+  for (const Axis axis : all_axes) {  // from the fastest of the sum
+    const SumAlong sum = sum_along(axis, layout, ours, key, level);
+    std::vector<PerAxis> more;
+    for (int i = 0; i < sum.count; ++i)
+      for (const PerAxis& member : members)
+        more.push_back(member.with(axis, sum.coordinate(i)));
+    members = std::move(more);
+  }
   std::vector<int> ranks;
-  for (int p = 0; p < pp.count; ++p)
-    for (int d = 0; d < dp.count; ++d)
-      for (int t = 0; t < tp.count; ++t)
-        ranks.push_back(layout.rank_at({.values = {tp.coordinate(t), dp.coordinate(d), pp.coordinate(p)}}));
+  for (const PerAxis& member : members)
+    ranks.push_back(layout.rank_at(member));
   return ranks;
 }
 
@@ -100,16 +106,16 @@ void refuse_layout(int world_size, const PerAxis& wanted, const std::string& pro
 
 AxisOrder axis_order_from(std::string_view text) {
   AxisOrder order{};
-  std::array<bool, num_axes> named{};
+  AxisSet named;
   std::string_view rest = text;
   bool right = true;
   for (Axis& slot : order) {
     const auto word = rest.substr(0, rest.find(','));
-    const auto axis =
-        std::find_if(all_axes.begin(), all_axes.end(), [&](Axis candidate) { return word == to_string(candidate); });
-    right = right && axis != all_axes.end() && !std::exchange(named[static_cast<std::size_t>(*axis)], true);
+    const auto axis = std::ranges::find_if(trained_axes, [&](Axis known) { return word == to_string(known); });
+    right = axis != trained_axes.end() && !named.contains(*axis);
     if (!right)
       break;
+    named = named | AxisSet{*axis};
     slot = *axis;
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
   }
@@ -126,11 +132,28 @@ std::string to_string(const AxisOrder& order) {
   return fmt::format("{},{},{}", to_string(order[0]), to_string(order[1]), to_string(order[2]));
 }
 
-int MeshLayout::size() const { return degrees[Axis::tp] * degrees[Axis::dp] * degrees[Axis::pp]; }
+int MeshLayout::size() const {
+  int product = 1;
+  for (const Axis axis : all_axes)
+    product *= degrees[axis];
+  return product;
+}
+
+std::array<Axis, num_axes> MeshLayout::rank_order() const {
+  std::array<Axis, num_axes> all{};
+  auto next = all.begin();
+  for (const Axis axis : order) {
+    *next++ = axis;
+    if (axis == Axis::tp)
+      for (const Axis behind : {Axis::cp, Axis::ep})
+        *next++ = behind;
+  }
+  return all;
+}
 
 PerAxis MeshLayout::coordinates(int rank) const {
   PerAxis result;
-  for (const Axis axis : order) {
+  for (const Axis axis : rank_order()) {
     result[axis] = rank % degrees[axis];
     rank /= degrees[axis];
   }
@@ -138,8 +161,9 @@ PerAxis MeshLayout::coordinates(int rank) const {
 }
 
 int MeshLayout::rank_at(const PerAxis& coordinates) const {
+  const auto axes = rank_order();
   int rank = 0;
-  for (auto axis = order.rbegin(); axis != order.rend(); ++axis)
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis)
     rank = rank * degrees[*axis] + coordinates[*axis];
   return rank;
 }
@@ -154,8 +178,9 @@ std::vector<int> MeshLayout::group(int rank, Axis axis) const {
 
 int MeshLayout::group_index(int rank, Axis axis) const {
   const PerAxis ours = coordinates(rank);
+  const auto axes = rank_order();
   int index = 0;
-  for (auto other = order.rbegin(); other != order.rend(); ++other)
+  for (auto other = axes.rbegin(); other != axes.rend(); ++other)
     if (*other != axis)
       index = index * degrees[*other] + ours[*other];
   return index;
@@ -175,16 +200,24 @@ std::vector<int> MeshLayout::copy_ranks(int rank, const GroupKey& key) const {
 
 GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   const PerAxis ours = coordinates(rank);
-  GroupRank result{.joins = {.axes = key.axes, .tied = key.tied && degrees[Axis::pp] > 1, .tp_run = key.tp_run}};
-  for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp}) {  // from the slowest of the sum
-    const SumAlong shards = sum_along(axis, *this, ours, key, Level::shards);
-    const SumAlong copies = sum_along(axis, *this, ours, key, Level::copies);
+  const auto without_what_is_one = [this](GroupKey group) {
+    for (const Axis axis : all_axes)
+      if (degrees[axis] == 1)
+        group.axes = group.axes.without({axis});
+    group.tied = group.tied && degrees[Axis::pp] > 1;
+    return group;
+  };
+  const std::vector<GroupKey> known = groups();
+  const auto same = std::ranges::find_if(
+      known, [&](const GroupKey& other) { return without_what_is_one(other) == without_what_is_one(key); });
+  GroupRank result{.joins = same == known.end() ? key : *same};
+  for (auto slowest = all_axes.rbegin(); slowest != all_axes.rend(); ++slowest) {
+    const SumAlong shards = sum_along(*slowest, *this, ours, key, Level::shards);
+    const SumAlong copies = sum_along(*slowest, *this, ours, key, Level::copies);
     result.rank = result.rank * shards.count + shards.index;
     result.size *= shards.count;
     result.copy = result.copy * copies.count + copies.index;
     result.num_copies *= copies.count;
-    if (axis != Axis::dp && degrees[axis] == 1)
-      result.joins.axes = result.joins.axes.without(axis);
   }
   return result;
 }
@@ -192,7 +225,9 @@ GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
 std::vector<GroupKey> MeshLayout::groups() const {
   std::vector<GroupKey> keys(reduction_groups.begin(), reduction_groups.end());
   if (kv_copies > 1 && kv_copies < degrees[Axis::tp])
-    keys.push_back({.axes = {Axis::tp, Axis::dp}, .tp_run = kv_copies});
+    keys.push_back({.axes = AxisSet{Axis::tp} | token_axes, .tp_run = kv_copies});
+  if (degrees[Axis::ep] > 1)
+    keys.push_back({.axes = token_axes.without({Axis::ep})});
   return keys;
 }
 
@@ -205,7 +240,7 @@ GroupRanks MeshLayout::group_ranks(int rank) const {
 
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node) {
   int stride = 1;  // from a replica to the next
-  for (const Axis axis : mesh.order) {
+  for (const Axis axis : mesh.rank_order()) {
     if (axis == Axis::dp)
       break;
     stride *= mesh.degree(axis);
@@ -221,7 +256,11 @@ int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node) {
 }
 
 std::string MeshLayout::text() const {
-  return fmt::format("tensor {} x data {} x pipeline {}", degrees[Axis::tp], degrees[Axis::dp], degrees[Axis::pp]);
+  const auto where_several = [this](const char* name, Axis axis) {
+    return degrees[axis] > 1 ? fmt::format(" x {} {}", name, degrees[axis]) : std::string();
+  };
+  return fmt::format("tensor {}{}{} x data {} x pipeline {}", degrees[Axis::tp], where_several("context", Axis::cp),
+                     where_several("expert", Axis::ep), degrees[Axis::dp], degrees[Axis::pp]);
 }
 
 std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted) {
@@ -229,7 +268,7 @@ std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wante
   for (int tensor = 1; tensor <= world_size; ++tensor)
     for (int pipeline = 1; world_size % tensor == 0 && pipeline <= world_size / tensor; ++pipeline)
       if (world_size / tensor % pipeline == 0)
-        layouts.push_back({.degrees = {{tensor, world_size / tensor / pipeline, pipeline}}});
+        layouts.push_back({.degrees = PerAxis::degrees(tensor, world_size / tensor / pipeline, pipeline)});
   PerAxis target = wanted;
   if (target[Axis::dp] <= 0)  // what is left: any number of replicas is as near as another
     target[Axis::dp] = std::max(1, world_size / std::max(1, target[Axis::tp]) / std::max(1, target[Axis::pp]));
@@ -240,7 +279,7 @@ std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wante
 }
 
 MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order) {
-  const PerAxis wanted{{tensor, data, pipeline}};
+  const PerAxis wanted = PerAxis::degrees(tensor, data, pipeline);
   if (tensor < 1 || pipeline < 1 || data < 0)
     refuse_layout(world_size, wanted, "the degrees of parallelism must be positive (data = 0: what is left)");
   const long long fixed = static_cast<long long>(tensor) * pipeline;
@@ -254,10 +293,10 @@ MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisO
     refuse_layout(world_size, wanted,
                   fmt::format("tensor {} x data {} x pipeline {} = {}, but there are {} ranks", tensor, data, pipeline,
                               fixed * data, world_size));
-  for (const Axis axis : all_axes)
+  for (const Axis axis : trained_axes)
     if (std::count(order.begin(), order.end(), axis) != 1)
       refuse_layout(world_size, wanted, fmt::format("the axis order must name {} once", to_string(axis)));
-  return {.degrees = {{tensor, data, pipeline}}, .order = order};
+  return {.degrees = PerAxis::degrees(tensor, data, pipeline), .order = order};
 }
 
 }  // namespace espalier

@@ -12,8 +12,8 @@
 
 namespace espalier {
 
-/// The axes in the order of the ranks, fastest first.
-using AxisOrder = std::array<Axis, num_axes>;
+/// The trained axes in the order of the ranks, fastest first. cp and ep follow tp.
+using AxisOrder = std::array<Axis, trained_axes.size()>;
 inline constexpr AxisOrder data_first_order{Axis::tp, Axis::dp, Axis::pp};
 inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  ///< neighbouring stages side by side
 
@@ -22,17 +22,33 @@ AxisOrder axis_order_from(std::string_view text);
 std::string to_string(const AxisOrder& order);
 
 /// One number an axis: degrees, or the coordinates of a rank.
-struct PerAxis {
-  std::array<int, num_axes> values{1, 1, 1};
-  int& operator[](Axis axis) { return values[static_cast<std::size_t>(axis)]; }
-  int operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
+class PerAxis {
+ public:
+  constexpr PerAxis() : PerAxis(1) {}
+  static constexpr PerAxis degrees(int tp, int dp, int pp) { return PerAxis(1).with_trained(tp, dp, pp); }
+  static constexpr PerAxis coordinates(int tp, int dp, int pp) { return PerAxis(0).with_trained(tp, dp, pp); }
+  constexpr PerAxis with(Axis axis, int value) const {
+    PerAxis other = *this;
+    other[axis] = value;
+    return other;
+  }
+
+  constexpr int& operator[](Axis axis) { return values_[static_cast<std::size_t>(axis)]; }
+  constexpr int operator[](Axis axis) const { return values_[static_cast<std::size_t>(axis)]; }
   bool operator==(const PerAxis&) const = default;
+
+ private:
+  constexpr explicit PerAxis(int value) : values_{value, value, value, value, value} {}
+  constexpr PerAxis with_trained(int tp, int dp, int pp) const {
+    return with(Axis::tp, tp).with(Axis::dp, dp).with(Axis::pp, pp);
+  }
+  std::array<int, num_axes> values_;
 };
 
 /// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
-/// With the default order: rank = tp + tp_size * (dp + dp_size * pp).
+/// With the default order: rank = tp + tp_size * (cp + cp_size * (ep + ep_size * (dp + dp_size * pp))).
 struct MeshLayout {
-  PerAxis degrees;  ///< tp, dp, pp
+  PerAxis degrees;
   AxisOrder order = data_first_order;
   /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
   int kv_copies = 1;
@@ -43,9 +59,11 @@ struct MeshLayout {
   int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
   bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
+  /// All axes, fastest first.
+  std::array<Axis, num_axes> rank_order() const;
   PerAxis coordinates(int rank) const;
   int rank_at(const PerAxis& coordinates) const;
-  int first_rank_of_stage(int stage) const { return rank_at({.values = {0, 0, stage}}); }
+  int first_rank_of_stage(int stage) const { return rank_at(PerAxis::coordinates(0, 0, stage)); }
 
   /// The ranks that differ from `rank` along `axis` only, itself included, ordered along the axis.
   std::vector<int> group(int rank, Axis axis) const;
@@ -54,8 +72,8 @@ struct MeshLayout {
   int group_index(int rank, Axis axis) const;
 
   /// The ranks over which the gradients of a group are summed with those of `rank`, in the order of the sum: tp runs
-  /// fastest, then dp, then pp, whatever the order of the ranks. Stages between the first and the last hold no tied
-  /// parameters: there a tied group stays within the stage.
+  /// fastest, then cp, ep, dp and pp, whatever the order of the ranks. Stages between the first and the last hold no
+  /// tied parameters: there a tied group stays within the stage.
   std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
 
   /// Of them those that share the shards of our copy, and (tied: of both ends) those that hold our shard of all copies.
@@ -66,13 +84,15 @@ struct MeshLayout {
   /// The rank of `rank` among them, without listing them: there may be thousands.
   GroupRank group_rank(int rank, const GroupKey& key) const;
 
-  /// reduction_groups, and that of the heads of K and V where some tp ranks hold the same.
+  /// reduction_groups, that of the heads of K and V where some tp ranks hold the same, and that of experts where they
+  /// are cut over ep.
   std::vector<GroupKey> groups() const;
 
   /// group_rank() of all groups().
   GroupRanks group_ranks(int rank) const;
 
-  std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
+  /// "tensor 2 x data 4 x pipeline 1"; context and expert ranks only where there are several.
+  std::string text() const;
 };
 
 /// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.

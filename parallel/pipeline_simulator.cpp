@@ -37,7 +37,7 @@ Simulation simulate(const std::vector<PipelineSchedule>& stages, const ScheduleC
     result.in_flight.push_back(in_flight_of(list));
   }
   result.busy.assign(stages.size(), 0.0);
-  ScheduleRun run = run_schedules(lists, {.degrees = {{1, 1, static_cast<int>(stages.size())}}}, costs);
+  ScheduleRun run = run_schedules(lists, {.degrees = PerAxis::degrees(1, 1, static_cast<int>(stages.size()))}, costs);
   ESPALIER_ASSERT(run.complete, "a schedule that never ends: check_schedules says why");
 
   double first = std::numeric_limits<double>::infinity();

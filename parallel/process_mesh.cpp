@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "parallel/messages.hpp"
 
 namespace espalier {
@@ -14,8 +16,9 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
     refuse_layout(world.size(), layout.degrees,
                   fmt::format("the layout is for {} ranks, but there are {}", layout.size(), world.size()));
   const PerAxis coordinates = layout.coordinates(world.rank());
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
-    axes_.push_back(world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
+  for (const Axis axis : all_axes)
+    if (layout.degree(axis) > 1 || std::ranges::find(trained_axes, axis) != trained_axes.end())
+      axes_.emplace(axis, world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
   const std::vector<GroupKey> groups = layout.groups();
   larger_groups_.reserve(2 * groups.size());
   const auto make_group = [&](const std::vector<int>& ranks, int ours, const std::string& name) {
@@ -29,7 +32,7 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
       reductions_.entries.back().key = key;
       continue;
     }
-    const bool is_dp = key == GroupKey{} && !layout.has_copies();
+    const bool is_dp = key == GroupKey{} && !layout.has_copies() && ours.size == dp().size();
     const Communicator* const sums =
         is_dp ? &dp() : make_group(layout.shard_ranks(world.rank(), key), ours.rank, to_string(key));
     const Communicator* const copies =

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,10 +11,10 @@
 
 namespace espalier {
 
-/// A layout with a communicator an axis, named "tp", "dp", "pp", and one for each of reduction_groups, "dp" where its
-/// ranks are those of dp, else "tp+dp" and "tied". Where the sharded state has several copies, each of these has the
-/// ranks of one copy, and a second one, "dp copies" and so on. All are created here, with the device links of tp and
-/// of pp.
+/// A layout with a communicator an axis, named "tp", "dp", "pp" ("cp" and "ep" where there are several such ranks), and
+/// one for each of its groups, "dp" where its ranks are those of dp, else "tp+dp" and "tied". Where the sharded state
+/// has several copies, each of these has the ranks of one copy, and a second one, "dp copies" and so on. All are
+/// created here, with the device links of tp and of pp.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.
@@ -26,21 +27,21 @@ class ProcessMesh {
   ProcessMesh& operator=(ProcessMesh&&) = default;
 
   const Communicator& world() const { return *world_; }
-  const Communicator& tp() const { return axes_[0]; }
-  const Communicator& dp() const { return axes_[1]; }
-  const Communicator& pp() const { return axes_[2]; }
+  const Communicator& tp() const { return along(Axis::tp); }
+  const Communicator& dp() const { return along(Axis::dp); }
+  const Communicator& pp() const { return along(Axis::pp); }
   const Communicator& reduction(const GroupKey& key) const { return *reductions_[key].communicator; }
   const ReductionCommunicators& reductions() const { return reductions_; }
   /// From now on reductions() are these, whose communicators live as long as this mesh.
   void sum_gradients_over(ReductionCommunicators communicators) { reductions_ = std::move(communicators); }
-  const Communicator& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
+  const Communicator& along(Axis axis) const { return axes_.at(axis); }
   const MeshLayout& layout() const { return layout_; }
   PerAxis coordinates() const { return layout_.coordinates(world_->rank()); }
 
  private:
   const Communicator* world_;
   MeshLayout layout_;
-  std::vector<Communicator> axes_;
+  std::map<Axis, Communicator> axes_;
   std::vector<Communicator> larger_groups_;  // reserved: reductions_ points into it
   ReductionCommunicators reductions_;
 };

@@ -13,11 +13,11 @@ namespace espalier {
 class Communicator;
 
 /// The groups over which the gradients of a stage are summed, in the order in which all ranks make them. A tied tensor
-/// is cut over tp, never partial there.
+/// is cut over tp, never partial there. (With experts cut over ep there is one more: MeshLayout::groups().)
 inline constexpr std::array<GroupKey, 3> reduction_groups{
-    GroupKey{.axes = {Axis::dp}},
-    {.axes = {Axis::tp, Axis::dp}},
-    {.axes = {Axis::dp}, .tied = true},
+    GroupKey{},
+    {.axes = AxisSet{Axis::tp} | token_axes},
+    {.tied = true},
 };
 
 /// Our rank among those over which a group is summed. With hybrid sharding (MeshLayout::shard_replicas) the sum has two

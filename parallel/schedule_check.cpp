@@ -168,7 +168,7 @@ class WorldCheck {
   }
 
   void check_progress() {
-    const MeshLayout one_pipeline{.degrees = {{1, 1, shape_.stages}}};
+    const MeshLayout one_pipeline{.degrees = PerAxis::degrees(1, 1, shape_.stages)};
     std::vector<int> runners;
     if (lists_differ())
       for (int rank = 0; rank < layout_.size(); ++rank)
@@ -201,7 +201,7 @@ std::vector<std::string> check_schedules(const std::vector<PipelineSchedule>& st
   ranks.reserve(stages.size());
   for (const PipelineSchedule& list : stages)
     ranks.push_back(&list);
-  return check_schedules(ranks, {.degrees = {{1, 1, shape.stages}}}, shape);
+  return check_schedules(ranks, {.degrees = PerAxis::degrees(1, 1, shape.stages)}, shape);
 }
 
 std::vector<std::string> check_schedules(const std::vector<const PipelineSchedule*>& ranks, const MeshLayout& layout,

@@ -58,7 +58,8 @@ AxisPlacement replicas_axis(const Layout& layout, int replicas) {
 
 // The mesh of the ranks as they lie on the machine.
 MeshLayout mesh_of(const Layout& layout) {
-  return {.degrees = {{layout.tensor * layout.context, layout.data, layout.pipeline}}, .order = layout.order};
+  return {.degrees = PerAxis::degrees(layout.tensor * layout.context, layout.data, layout.pipeline),
+          .order = layout.order};
 }
 
 }  // namespace

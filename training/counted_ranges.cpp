@@ -9,8 +9,8 @@ namespace {
 
 bool counts(const ParameterSpec& spec, const MeshLayout& layout, int rank, bool by_slice) {
   const GroupRank ours = layout.group_rank(rank, spec.group());
-  const bool first_copy =
-      spec.shard.parts > 1 || spec.partial.contains(Axis::tp) || layout.coordinates(rank)[Axis::tp] == 0;
+  const bool is_cut = spec.shard.parts > 1 && spec.shard.axis == Axis::tp;
+  const bool first_copy = is_cut || spec.partial.contains(Axis::tp) || layout.coordinates(rank)[Axis::tp] == 0;
   return first_copy && ours.copy == 0 && (by_slice || ours.rank == 0);
 }
 

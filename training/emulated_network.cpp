@@ -32,12 +32,9 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
 bool has_message_scale(const GroupKey& group) { return !group.axes.contains(Axis::tp); }
 
 double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
-  switch (axis) {
-    case Axis::tp: return emulate.message_scale * emulate.tensor_message_scale;
-    case Axis::dp: return emulate.message_scale * emulate.data_message_scale;
-    case Axis::pp: break;
-  }
-  return emulate.message_scale * emulate.pipeline_message_scale;
+  return emulate.message_scale * (axis == Axis::tp   ? emulate.tensor_message_scale
+                                  : axis == Axis::dp ? emulate.data_message_scale
+                                                     : emulate.pipeline_message_scale);
 }
 
 double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {

@@ -16,7 +16,7 @@ namespace espalier {
 
 std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size) {
   std::vector<std::vector<std::string>> all;
-  for (const MeshLayout& mesh : layouts_by_distance(world_size, {{1, world_size, 1}})) {
+  for (const MeshLayout& mesh : layouts_by_distance(world_size, PerAxis::degrees(1, world_size, 1))) {
     const int tensor = mesh.degree(Axis::tp);
     const int data = mesh.degree(Axis::dp);
     const int pipeline = mesh.degree(Axis::pp);

@@ -107,7 +107,7 @@ nlohmann::json check_axis(const ProcessMesh& mesh, Axis axis) {
 
 nlohmann::json check_links(const ProcessMesh& mesh) {
   nlohmann::json links = nlohmann::json::object();
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
+  for (const Axis axis : trained_axes)
     if (mesh.along(axis).size() > 1)
       links[to_string(axis)] = check_axis(mesh, axis);
   return links;

@@ -20,7 +20,7 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"tokens_per_second", progress.tokens_per_second},
                                  {"step_seconds", report.step_seconds},
                                  {"seconds", json_by_name<Phase>(report.seconds.seconds)},
-                                 {"bytes_sent", json_by_name<Axis>(report.bytes_sent)},
+                                 {"bytes_sent", json_by_axis(report.bytes_sent)},
                                  {"memory_peak_bytes", json_by_name<Category>(MemoryLedger::instance().peak().bytes)},
                                  {"gemm_fraction", progress.gemm_fraction},
                                  {"passed_over_samples", report.passed_over}};

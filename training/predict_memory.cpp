@@ -122,7 +122,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& la
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
   set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
                                library_workspaces<Compute<P>>(config, attention_shape(config, layout)));
-  set_largest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
+  set_largest_share(memory, config, layout, PerAxis::coordinates(tensor_rank, 0, stage), parameters);
   memory.bytes[static_cast<std::size_t>(Category::communication)] +=
       static_cast<std::size_t>(tensor_scratch<Compute<P>>(config, layout, stage));
   return memory;

@@ -16,7 +16,7 @@ nlohmann::ordered_json rank_line(const StepReport& report) {
   nlohmann::ordered_json line = {{"step", report.step},
                                  {"step_seconds", report.step_seconds},
                                  {"seconds", json_by_name<Phase>(report.seconds.seconds)},
-                                 {"bytes_sent", json_by_name<Axis>(report.bytes_sent)}};
+                                 {"bytes_sent", json_by_axis(report.bytes_sent)}};
   if (report.transit.activations.messages + report.transit.gradients.messages > 0)
     line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
                                {"gradients", report.transit.gradients.mean()}};

@@ -42,7 +42,7 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   EXPECT_EQ(run.steps[2].memory_peak[Category::weights], 7u);
   ASSERT_EQ(run.ranks.size(), 2u);
   EXPECT_EQ(run.ranks[1][2].activation_transit, 0.25);
-  EXPECT_EQ(run.ranks[1][2].bytes_sent[2], 2u);
+  EXPECT_EQ(run.ranks[1][2].bytes_sent[static_cast<std::size_t>(Axis::pp)], 2u);
   EXPECT_FALSE(run.prediction);
   EXPECT_EQ(run.life, Life::signed_off);
 }

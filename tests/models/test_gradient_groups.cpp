@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<Axis, num_axes> reversed{Axis::pp, Axis::dp, Axis::tp};
+constexpr AxisOrder reversed{Axis::pp, Axis::dp, Axis::tp};
 
 // Every tp rank holds these whole; under sequence parallelism it applies them to rows of its own.
 bool is_applied_to_local_rows(const std::string& name) {
@@ -97,7 +97,7 @@ std::vector<int> by_cases(const MeshLayout& layout, int rank, bool tied, bool lo
     for (int dp = 0; dp < layout.degree(Axis::dp); ++dp)
       for (int tp = 0; tp < layout.degree(Axis::tp); ++tp)
         if (local_rows || tp == ours[Axis::tp])
-          ranks.push_back(layout.rank_at({{tp, dp, stage}}));
+          ranks.push_back(layout.rank_at(PerAxis::coordinates(tp, dp, stage)));
   return ranks;
 }
 
@@ -129,7 +129,8 @@ TEST(GradientGroups, AreThoseOfTheRuleOnEveryLayout) {
         const Model model(tensor, pipeline, sequence_parallel);
         for (int data = 1; tensor * data * pipeline <= 64; ++data)
           for (const auto& order : {MeshLayout{}.order, reversed})
-            expect_groups({.degrees = {{tensor, data, pipeline}}, .order = order}, model, sequence_parallel);
+            expect_groups({.degrees = PerAxis::degrees(tensor, data, pipeline), .order = order}, model,
+                          sequence_parallel);
         if (HasFatalFailure())
           return;
       }
@@ -145,7 +146,8 @@ TEST(GradientGroups, RanksThatHoldTheSameHeadsOfKeysSumTheirGradients) {
       for (const bool sequence_parallel : {false, true}) {
         const Model model(tensor, 2, sequence_parallel, kv_heads);
         for (const auto& order : {MeshLayout{}.order, reversed}) {
-          const MeshLayout layout{.degrees = {{tensor, 3, 2}}, .order = order, .kv_copies = tensor / kv_heads};
+          const MeshLayout layout{
+              .degrees = PerAxis::degrees(tensor, 3, 2), .order = order, .kv_copies = tensor / kv_heads};
           for (int rank = 0; rank < layout.size(); ++rank) {
             const auto& held = model.of(layout.coordinates(rank));
             for (std::size_t id = 0; id < held.size(); ++id) {
@@ -176,7 +178,7 @@ TEST(GradientGroups, KeysNameTheGroupsOfEachKindOfParameter) {
   const Model sequence_parallel(2, 2, true);
   const auto key_of = [](const Model& model, const std::string& name) {
     for (const int stage : {0, 1})
-      for (const auto& held : model.of({{0, 0, stage}}))
+      for (const auto& held : model.of(PerAxis::coordinates(0, 0, stage)))
         if (held && held->spec.name == name)
           return to_string(held->spec.group());
     return "no parameter " + name;
@@ -194,14 +196,19 @@ TEST(GradientGroups, KeysNameTheGroupsOfEachKindOfParameter) {
 
 // The order in the flat arrays: what is final last in backward comes first, as arrays are reduced from their end.
 TEST(GradientGroups, KeysAreOrdered) {
-  const GroupKey tied{.axes = {Axis::dp}, .tied = true};
+  const GroupKey tied{.tied = true};
   const GroupKey dp;
-  const GroupKey tp_and_dp{.axes = {Axis::dp, Axis::tp}};
+  const GroupKey tp_and_dp{.axes = AxisSet{Axis::tp} | token_axes};
+  const GroupKey experts{.axes = token_axes.without({Axis::ep})};
   EXPECT_LT(tied, dp);
   EXPECT_LT(dp, tp_and_dp);
   EXPECT_LT(tied, tp_and_dp);
+  EXPECT_LT(experts, dp);
+  EXPECT_EQ(to_string(dp), "dp");
+  EXPECT_EQ(to_string(tp_and_dp), "tp+dp");
+  EXPECT_EQ(to_string(experts), "cp+dp");
   EXPECT_EQ(to_string(AxisSet{}), "none");
-  EXPECT_EQ(to_string(GroupKey{.axes = {Axis::tp, Axis::dp}, .tied = true}), "tp+dp+tied");
+  EXPECT_EQ(to_string(GroupKey{.axes = tp_and_dp.axes, .tied = true}), "tp+dp+tied");
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 
 namespace espalier::test {
 
-inline constexpr GroupKey over_dp{.axes = {Axis::dp}};
-inline constexpr GroupKey over_tp_and_dp{.axes = {Axis::tp, Axis::dp}};
-inline constexpr GroupKey over_tied{.axes = {Axis::dp}, .tied = true};
+inline constexpr GroupKey over_dp{};
+inline constexpr GroupKey over_tp_and_dp{.axes = AxisSet{Axis::tp} | token_axes};
+inline constexpr GroupKey over_tied{.tied = true};
 
 /// Segments of these sizes, one after another.
 inline std::vector<Segment> segments_of(const std::vector<Index>& sizes) {

@@ -17,7 +17,7 @@ namespace {
 
 using test::over_dp, test::over_tied, test::over_tp_and_dp;
 
-constexpr std::array<Axis, 3> reversed{Axis::pp, Axis::dp, Axis::tp};
+constexpr AxisOrder reversed{Axis::pp, Axis::dp, Axis::tp};
 
 TEST(MeshLayout, DefaultOrderIsTensorFastest) {
   const MeshLayout layout = make_layout(24, 2, 3, 4);
@@ -39,7 +39,7 @@ TEST(MeshLayout, OrderIsData) {
 // Every rank has one place, every axis cuts the world into equal groups, and a group is its members' alone.
 TEST(MeshLayout, AllLayoutsUpTo4096Ranks) {
   for (const int world_size : {1, 2, 3, 4, 6, 7, 8, 12, 64, 96, 512, 4096})
-    for (const MeshLayout& fitting : layouts_by_distance(world_size, {{1, 1, 1}}))
+    for (const MeshLayout& fitting : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1)))
       for (const auto& order : {fitting.order, reversed}) {
         const MeshLayout layout{.degrees = fitting.degrees, .order = order};
         ASSERT_EQ(layout.size(), world_size);
@@ -65,7 +65,7 @@ TEST(MeshLayout, DataTakesWhatIsLeft) {
 }
 
 TEST(MeshLayout, OrderFromText) {
-  EXPECT_EQ(axis_order_from("tp,dp,pp"), all_axes);
+  EXPECT_EQ(axis_order_from("tp,dp,pp"), data_first_order);
   EXPECT_EQ(axis_order_from("pp,dp,tp"), reversed);
   EXPECT_EQ(to_string(axis_order_from("dp,pp,tp")), "dp,pp,tp");
   for (const char* text : {"", "tp", "tp,dp", "tp,tp,pp", "tp,dp,pp,", "tp,dp,cp", "tp dp pp", "tp,dp,pp,tp", ",,"})
@@ -90,7 +90,7 @@ TEST(MeshLayout, ReductionRanks) {
 // Each group's ranks agree about who is in it and in which order, each exactly once, for any order of the axes.
 TEST(MeshLayout, ReductionRanksUpTo4096) {
   for (const int world_size : {1, 2, 6, 8, 64, 96, 4096}) {
-    auto layouts = layouts_by_distance(world_size, {{1, 1, 1}});
+    auto layouts = layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1));
     if (layouts.size() > 12)  // the corners and some between: a group's list is built once a rank
       for (std::size_t i = layouts.size(); i-- > 0;)
         if (i % 12 != 0)
@@ -136,7 +136,7 @@ int replicas_by_walking(const MeshLayout& mesh, int ranks_per_node) {
 TEST(MeshLayout, ReplicasOfANode) {
   int num_regular = 0;
   for (const int world_size : {1, 6, 8, 12, 24, 36, 48})
-    for (const MeshLayout& fitting : layouts_by_distance(world_size, {{1, 1, 1}}))
+    for (const MeshLayout& fitting : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1)))
       for (const AxisOrder& order : {fitting.order, pipeline_first_order, reversed})
         for (const int ranks_per_node : {1, 2, 3, 4, 6, 8, 12, 16, 48, 64}) {
           const MeshLayout mesh{.degrees = fitting.degrees, .order = order};
@@ -151,7 +151,7 @@ TEST(MeshLayout, ReplicasOfANode) {
 // Several copies of what is sharded: every rank of the sum is in one place of its copy, and holds that shard of it.
 TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
   for (const int world_size : {4, 6, 8, 24, 96})
-    for (const MeshLayout& fitting : layouts_by_distance(world_size, {{1, 1, 1}}))
+    for (const MeshLayout& fitting : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1)))
       for (const auto& order : {fitting.order, reversed})
         for (int replicas = 1; replicas <= fitting.degree(Axis::dp); ++replicas) {
           if (fitting.degree(Axis::dp) % replicas != 0)
@@ -206,9 +206,9 @@ TEST(MeshLayout, RefusalsNameAllFactorsAndTheNearestLayouts) {
 
 TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {
   const Communicator& world = test::world();
-  for (const MeshLayout& fitting : layouts_by_distance(world.size(), {{2, 2, 2}}))
+  for (const MeshLayout& fitting : layouts_by_distance(world.size(), PerAxis::degrees(2, 2, 2)))
     for (const auto& order : {fitting.order, reversed}) {
-      if (world.size() > 4 && fitting.degrees != PerAxis{{2, world.size() / 4, 2}})
+      if (world.size() > 4 && fitting.degrees != PerAxis::degrees(2, world.size() / 4, 2))
         continue;  // eight ranks on two cores take long to make communicators
       const MeshLayout layout{.degrees = fitting.degrees, .order = order};
       const ProcessMesh mesh(world, layout);
@@ -229,9 +229,9 @@ TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {
 
 TEST(ProcessMesh, CommunicatorsFollowTheLayout) {
   const Communicator& world = test::world();
-  for (const MeshLayout& layout : layouts_by_distance(world.size(), {{1, 1, 1}})) {
+  for (const MeshLayout& layout : layouts_by_distance(world.size(), PerAxis::degrees(1, 1, 1))) {
     const ProcessMesh mesh(world, layout);
-    for (const Axis axis : all_axes) {
+    for (const Axis axis : trained_axes) {
       const Communicator& along = mesh.along(axis);
       const auto group = layout.group(world.rank(), axis);
       ASSERT_EQ(along.size(), static_cast<int>(group.size()));
@@ -246,6 +246,28 @@ TEST(ProcessMesh, CommunicatorsFollowTheLayout) {
     }
   }
   EXPECT_THROW(ProcessMesh(world, make_layout(world.size() + 1, 1, 0, 1)), Error);
+}
+
+TEST(ProcessMesh, ContextAndExpertRanksHaveCommunicators) {
+  const Communicator& world = test::world();
+  for (const Axis axis : {Axis::cp, Axis::ep}) {
+    const int degree = world.size() > 2 ? 2 : world.size();
+    const MeshLayout layout{.degrees = PerAxis::degrees(1, world.size() / degree, 1).with(axis, degree)};
+    const ProcessMesh mesh(world, layout);
+    if (degree > 1) {
+      EXPECT_EQ(mesh.along(axis).size(), degree);
+      EXPECT_EQ(mesh.along(axis).name(), to_string(axis));
+    }
+    const GroupRanks found = mesh.reductions().ranks();
+    for (const GroupKey& group : layout.groups()) {
+      const auto ranks = layout.reduction_ranks(world.rank(), group);
+      const Communicator& communicator = mesh.reduction(group);
+      ASSERT_EQ(communicator.size(), static_cast<int>(ranks.size())) << to_string(group);
+      for (int rank = 0; rank < communicator.size(); ++rank)
+        EXPECT_EQ(communicator.world_rank(rank), ranks[static_cast<std::size_t>(rank)]) << to_string(group);
+      EXPECT_EQ(found.at(group).joins, layout.group_rank(world.rank(), group).joins);
+    }
+  }
 }
 
 }  // namespace

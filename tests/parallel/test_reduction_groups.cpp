@@ -110,7 +110,7 @@ struct Stage {
 /// All of a few ranks; of eight those with something to tell.
 std::vector<MeshLayout> layouts() {
   if (world().size() != 8)
-    return layouts_by_distance(world().size(), {{1, 1, 1}});
+    return layouts_by_distance(world().size(), PerAxis::degrees(1, 1, 1));
   return {make_layout(8, 2, 2, 2), make_layout(8, 1, 2, 4), make_layout(8, 4, 1, 2), make_layout(8, 1, 8, 1)};
 }
 

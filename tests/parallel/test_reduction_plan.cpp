@@ -139,7 +139,7 @@ TEST(ReductionPlan, SlicesAreOfLikeSize) {
 TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
   constexpr Index bucket_bytes = 900 * 8;
   for (const int world_size : {1, 2, 4, 8, 12})
-    for (const MeshLayout& layout : layouts_by_distance(world_size, {{1, 1, 1}})) {
+    for (const MeshLayout& layout : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1))) {
       // By group, by the first rank of its ranks: how often each element is owned, over all ranks of the group.
       std::map<GroupKey, std::map<int, std::vector<int>>> owners;
       for (int rank = 0; rank < world_size; ++rank) {

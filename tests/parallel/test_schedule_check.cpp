@@ -35,7 +35,7 @@ TEST(ScheduleCheck, WithoutChunksComputingMayWaitForSends) {
     std::vector<const PipelineSchedule*> ranks;
     for (const PipelineSchedule& list : lists)
       ranks.push_back(&list);
-    const MeshLayout one_pipeline{.degrees = {{1, 1, shape.stages}}};
+    const MeshLayout one_pipeline{.degrees = PerAxis::degrees(1, 1, shape.stages)};
     const bool complete = run_schedules(ranks, one_pipeline, {.computing_waits_for_sends = true}).complete;
     EXPECT_TRUE(complete || shape.chunks > 1) << shape;
     num_stuck += complete ? 0 : 1;

@@ -41,11 +41,11 @@ TensorCollectives& tensor_of(PipelineSchedule& list, const std::string& operatio
 }
 
 const MeshLayout worlds_of_4096[] = {
-    {.degrees = {{8, 8, 64}}},
-    {.degrees = {{1, 4096, 1}}},
-    {.degrees = {{4096, 1, 1}}},
-    {.degrees = {{2, 2, 1024}}},
-    {.degrees = {{16, 32, 8}}, .order = {Axis::pp, Axis::dp, Axis::tp}},
+    {.degrees = PerAxis::degrees(8, 8, 64)},
+    {.degrees = PerAxis::degrees(1, 4096, 1)},
+    {.degrees = PerAxis::degrees(4096, 1, 1)},
+    {.degrees = PerAxis::degrees(2, 2, 1024)},
+    {.degrees = PerAxis::degrees(16, 32, 8), .order = {Axis::pp, Axis::dp, Axis::tp}},
 };
 
 TEST(WorldCheck, EveryScheduleOn4096Ranks) {
@@ -91,7 +91,7 @@ TEST(WorldCheck, ReplicasOf4096RanksMayDifferWhereNoCollectiveDoes) {
 }
 
 TEST(WorldCheck, TensorCollectivesOfTwoRanksDiffer) {
-  const MeshLayout layout{.degrees = {{2, 1, 2}}};
+  const MeshLayout layout{.degrees = PerAxis::degrees(2, 1, 2)};
   Lists ranks = world_lists(layout, two_by_two, {.all_reduce = 2});
   tensor_of(ranks[3], "F1") = {.all_gather = 2};
   expect_problem(check_world(ranks, layout, two_by_two),
@@ -101,7 +101,7 @@ TEST(WorldCheck, TensorCollectivesOfTwoRanksDiffer) {
 
 // F1 and B0 are independent on one stage of gpipe order: each rank may do either first, but not one this, one that.
 TEST(WorldCheck, ExchangedCollectivesOfTwoRanks) {
-  const MeshLayout layout{.degrees = {{2, 1, 1}}};
+  const MeshLayout layout{.degrees = PerAxis::degrees(2, 1, 1)};
   const PipelineShape shape{.kind = ScheduleKind::gpipe, .microbatches = 2};
   Lists ranks = world_lists(layout, shape, {.all_reduce = 2});
   exchange(ranks[1], "F1", "B0");
@@ -115,7 +115,7 @@ TEST(WorldCheck, ExchangedCollectivesOfTwoRanks) {
 }
 
 TEST(WorldCheck, ExchangedReductionsOfTwoReplicas) {
-  const MeshLayout layout{.degrees = {{1, 2, 1}}};
+  const MeshLayout layout{.degrees = PerAxis::degrees(1, 2, 1)};
   const PipelineShape shape{.kind = ScheduleKind::gpipe, .chunks = 2, .microbatches = 2};
   Lists ranks = world_lists(layout, shape);
   std::iter_swap(find(ranks[1], "reduce chunk 0", true), find(ranks[1], "reduce chunk 1", true));
@@ -129,7 +129,7 @@ TEST(WorldCheck, ExchangedReductionsOfTwoReplicas) {
 // other. Rank 1 waits in F1 for rank 0, which waits for B0 of rank 2, which waits in B0 for rank 3, which waits for F1
 // of rank 1.
 TEST(WorldCheck, DeadlockAcrossPipelines) {
-  const MeshLayout layout{.degrees = {{2, 1, 2}}};
+  const MeshLayout layout{.degrees = PerAxis::degrees(2, 1, 2)};
   const Lists one_by_one = make_schedules({.kind = ScheduleKind::sequential, .stages = 2, .microbatches = 2});
   const Lists all_forwards = make_schedules({.kind = ScheduleKind::gpipe, .stages = 2, .microbatches = 2});
   Lists ranks{one_by_one[0], all_forwards[0], one_by_one[1], all_forwards[1]};
@@ -146,7 +146,7 @@ TEST(WorldCheck, DeadlockAcrossPipelines) {
 }
 
 TEST(WorldCheck, AsManyListsAsRanks) {
-  const MeshLayout layout{.degrees = {{2, 2, 2}}};
+  const MeshLayout layout{.degrees = PerAxis::degrees(2, 2, 2)};
   expect_problem(check_world(make_schedules(two_by_two), layout, two_by_two),
                  "2 lists and 2 stages for tensor 2 x data 2 x pipeline 2 (8 ranks)");
 }

@@ -78,7 +78,7 @@ class Generation : public ::testing::Test {
     const CheckpointReader checkpoint(train(family, keys));
     LoadedModel<Fp32> whole(checkpoint, 0);
     const auto [texts, logits] = grow(whole, prompts(61));
-    const ProcessMesh mesh(world(), {.degrees = {{world().size(), 1, 1}}});
+    const ProcessMesh mesh(world(), {.degrees = PerAxis::degrees(world().size(), 1, 1)});
     LoadedModel<Fp32> shared(checkpoint, 0, &mesh.tp());
     const auto [shared_texts, shared_logits] = grow(shared, prompts(61));
     EXPECT_EQ(shared_texts, texts) << world().size() << " ranks";
@@ -130,7 +130,7 @@ TEST_F(Generation, ATextHasItsBitsAlsoAfterOneThatItBeginsWith) {
 
 TEST_F(Generation, TooFewHeadsAreRefused) {
   const CheckpointReader checkpoint(train("heads", {"model.num_heads=1"}));
-  const ProcessMesh mesh(world(), {.degrees = {{world().size(), 1, 1}}});
+  const ProcessMesh mesh(world(), {.degrees = PerAxis::degrees(world().size(), 1, 1)});
   try {
     LoadedModel<Fp32>(checkpoint, 0, &mesh.tp());
     EXPECT_EQ(world().size(), 1);

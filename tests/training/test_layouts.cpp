@@ -81,7 +81,8 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
     schedules.insert(config.layout.schedule);
   }
   EXPECT_EQ(schedules.size(), schedule_kinds_with_lists().size()) << "some schedule was not tested";
-  EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), {{1, 1, 1}}).size()) << "some mesh was left out";
+  EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), PerAxis::degrees(1, 1, 1)).size())
+      << "some mesh was left out";
 }
 
 // A few, in the precision in which no wrong reduction hides behind rounding.

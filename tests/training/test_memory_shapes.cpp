@@ -38,7 +38,7 @@ MemoryByCategory allocated(const RunConfig& config, const Layout& layout, int st
   Decoder<P> model(parameters, config.model.shape, chunks,
                    TensorParallel<Compute<P>>(0, layout.tensor, layout.sequence_parallel));
   parameters.lay_out();
-  const GroupRanks ranks = layout.mesh().group_ranks(layout.mesh().rank_at({{0, 0, stage}}));
+  const GroupRanks ranks = layout.mesh().group_ranks(layout.mesh().rank_at(PerAxis::coordinates(0, 0, stage)));
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout, stage), sizeof(State<Compute<P>>));
   const UnitBuffers buffers = unit_buffers(layout, stage);

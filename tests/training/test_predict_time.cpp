@@ -69,7 +69,8 @@ TEST(PredictTime, MessagesOfAPipelineAreItsBytes) {
 TEST(PredictTime, AReductionIsHiddenAsFarAsBackwardReaches) {
   const std::vector<std::string> slow{"parallel.data=2", "emulate.bandwidth=1e6"};
   const RunConfig config = config_for(2, slow);
-  const double bytes = static_cast<double>(predict_traffic<Fp32>(config, make_run_layout(config, 2), 0)[1]);
+  const double bytes = static_cast<double>(
+      predict_traffic<Fp32>(config, make_run_layout(config, 2), 0)[static_cast<std::size_t>(Axis::dp)]);
   ASSERT_GT(bytes / 1e6, 0.02);  // longer than the last backward
   EXPECT_NEAR(emulated(2, slow).stages[0][Phase::data_comm], bytes / 1e6 - 0.02, tiny);
   EXPECT_EQ(emulated(2, {"parallel.data=2", "emulate.bandwidth=1e9"}).stages[0][Phase::data_comm], 0);
@@ -83,7 +84,8 @@ TEST(PredictTime, AReductionOfTwoChunksIsHiddenByTheLastGroup) {
                                       "parallel.virtual_stages=2", "parallel.schedule=interleaved",
                                       "batch.global_batch_size=8", "batch.micro_batch_size=1"};
   const RunConfig config = config_for(4, keys);
-  const double bytes = static_cast<double>(predict_traffic<Fp32>(config, make_run_layout(config, 4), 0)[1]);
+  const double bytes = static_cast<double>(
+      predict_traffic<Fp32>(config, make_run_layout(config, 4), 0)[static_cast<std::size_t>(Axis::dp)]);
   for (const double passes : {1.0, 3.0, 6.0}) {
     const double reduction = passes * backward;
     std::vector<std::string> slow = keys;

@@ -52,7 +52,7 @@ template <class P>
 void expect_predicted_bytes(const RunConfig& config) {
   const Measured measured = measure<P>(config);
   const Bytes predicted = predict_traffic<P>(config, measured.layout, world().rank());
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
+  for (const Axis axis : trained_axes) {
     EXPECT_EQ(on(measured.bytes, axis), on(predicted, axis))
         << to_string(axis) << " of rank " << world().rank() << ", " << measured.layout.text();
     if (measured.layout.mesh().degree(axis) > 1) {
