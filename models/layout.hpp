@@ -33,6 +33,7 @@ struct Layout {
   int zero_stage = 0;
   ShardOver shard_over = ShardOver::all;
   int shard_replicas = 0;      ///< consecutive replicas that share one copy; 0: all. Of a run, not of a config
+  int first_replicas = 0;      ///< of a run, too: see MeshLayout
   bool keep_gathered = false;  ///< ZeRO-3: layers stay gathered through a pass of the step's list
   bool sequence_parallel = false;
   AxisOrder order = data_first_order;
@@ -62,7 +63,8 @@ struct Layout {
     return {.degrees = PerAxis::degrees(tensor, data, pipeline),
             .order = order,
             .kv_copies = kv_copies,
-            .shard_replicas = zero_stage > 0 ? shard_replicas : 0};
+            .shard_replicas = zero_stage > 0 ? shard_replicas : 0,
+            .first_replicas = first_replicas};
   }
 
   /// What decides the lists of all stages.

@@ -12,15 +12,8 @@
 #include "core/region.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/device_stream.hpp"
-#include "parallel/rank_order.hpp"
 
 namespace espalier {
-namespace {
-
-// Tags, on communicators of our own: num_message_phases x (number of the bucket in its group) + phase.
-enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
-
-}  // namespace
 
 template <class S>
 GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators,
@@ -35,23 +28,24 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
   ESPALIER_ASSERT(plan_.units == gradients.units(), "the gradients have other units than the plan of their reduction");
   arrays_.storage = gradients;
-  for (const auto& [key, communicator, copies] : communicators.entries) {
-    const GroupRank& ours = ranks.at(key);
-    ESPALIER_ASSERT(ours.num_copies == 1 || (ours.size > 1 && zero_stage_ > 0), "copies of what is not sharded");
-    if (ours.joins != key || ours.size == 1)
+  for (const ReductionCommunicators::Entry& entry : communicators.entries) {
+    const GroupRank& ours = ranks.at(entry.key);
+    ESPALIER_ASSERT(ours.second_size == 1 || (ours.size > 1 && (zero_stage_ > 0 || !ours.has_copies)),
+                    "copies of what is not sharded");
+    if (ours.joins != entry.key || ours.size == 1)
       continue;
-    add_group(*communicator, key, false, options);
-    if (ours.num_copies > 1)
-      add_group(*copies, key, true, options);
+    add_group(*entry.communicator, entry.key, false, options);
+    if (ours.second_size > 1)
+      add_group(*entry.second, entry.key, true, options);
   }
   begin_step();
 }
 
 template <class S>
-void GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key, bool is_of_copies,
+void GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key, bool is_second,
                                    const ReducerOptions& options) {
-  Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_, is_of_copies);
-  group.spans_stages = key.tied && is_of_copies == !plan_.copies.empty();
+  Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_, is_second);
+  group.spans_stages = key.tied && is_second == !plan_.second.empty();
   group.communicator.open_device_link();
   if (group.communicator.device_link() != nullptr)
     group.exec = make_stream();
@@ -61,7 +55,7 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
     arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
   Index largest_slice = 0;
   Index largest_bucket = 0;
-  const std::vector<Bucket>& buckets = is_of_copies ? plan_.copies : plan_.buckets;
+  const std::vector<Bucket>& buckets = is_second ? plan_.second : plan_.buckets;
   for (std::size_t b = 0; b < buckets.size(); ++b)
     if (buckets[b].group == key) {
       group.buckets.push_back(static_cast<int>(b));
@@ -126,6 +120,7 @@ bool GradientReducer<S>::all_done() const {
 template <class S>
 void GradientReducer<S>::begin_pass(Pass pass) {
   pass_ = pass;
+  returned_.assign(plan_.buckets.size(), 0);
   for (Group& group : groups_)
     group.num_looked_at = 0;
 }
@@ -174,7 +169,7 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
                   fmt::format("unit {} was written before the last sum of its buffer was done", unit));
   sum = {.is_last = is_last, .began = groups_.front().communicator.clock().now()};
   for (Group& group : groups_)
-    for (int i = 0; !group.is_of_copies && i < static_cast<int>(group.buckets.size()); ++i)
+    for (int i = 0; !group.is_second && i < static_cast<int>(group.buckets.size()); ++i)
       if (bucket_of(group, i).unit == unit) {
         ++sum.buckets;
         group.ready.push_back(i);
@@ -184,14 +179,18 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
 
 template <class S>
 void GradientReducer<S>::progress() {
-  for (Group& group : groups_)
-    progress(group);
+  for (int before = -1; before != num_returned_;) {  // what the second level has done, the first goes on with
+    before = num_returned_;
+    for (Group& group : groups_)
+      progress(group);
+  }
 }
 
 template <class S>
 void GradientReducer<S>::progress(Group& group) {
-  for (int before = -1; before != group.num_distributed;) {  // those that come behind may have waited for it
-    before = group.num_distributed;
+  const auto num_sums = [&group] { return group.num_distributed + group.num_returned; };
+  for (int before = -1; before != num_sums();) {  // those that come behind may have waited for it
+    before = num_sums();
     for (BucketExchange& exchange : group.exchanges)
       advance(group, exchange);
   }
@@ -209,148 +208,22 @@ void GradientReducer<S>::progress(Group& group) {
 /// What comes in the order of the plan: weights, and gradients outside of units, whose buckets mark_ready() adds.
 template <class S>
 void GradientReducer<S>::look_for_ready(Group& group) {
-  if (group.is_of_copies) {  // sum_copies() adds them
-    if (pass_ == Pass::gather)
-      group.num_looked_at = group.buckets.size();
-    return;
-  }
+  if (group.is_second && pass_ == Pass::reduce)
+    return;  // start_second_level() adds them
+  if (group.is_second && plan_.has_copies)
+    group.num_looked_at = group.buckets.size();
   for (; group.num_looked_at < group.buckets.size(); ++group.num_looked_at) {
     const auto b = static_cast<std::size_t>(group.buckets[group.num_looked_at]);
     const bool is_of_unit = plan_.buckets[b].unit >= 0;
     if (pass_ == Pass::reduce && !is_of_unit && missing_[b] > 0)
       return;
-    if (pass_ == Pass::reduce ? !is_of_unit : weight_places_[b] >= 0)
+    if (pass_ == Pass::gather && is_continued(group) && weight_places_[b] >= 0 && returned_[b] == 0)
+      return;
+    if (pass_ == Pass::gather && group.is_second && plan_.second[b].size == 0)
+      finish_second_level(b);
+    else if (pass_ == Pass::reduce ? !is_of_unit : weight_places_[b] >= 0)
       group.ready.push_back(static_cast<int>(group.num_looked_at));
   }
-}
-
-template <class S>
-void GradientReducer<S>::advance(Group& group, BucketExchange& exchange) {
-  if (exchange.stage == Stage::collecting && exchange.values_messages.test() &&
-      exchange.number == group.num_distributed) {
-    group.sent_at = std::max(group.sent_at, exchange.values_messages.sent_at());
-    ++group.num_distributed;
-    distribute(group, exchange);
-  }
-  if (exchange.stage == Stage::distributing && exchange.rounds.test())
-    finish(group, exchange);
-}
-
-template <class S>
-void GradientReducer<S>::start(Group& group, BucketExchange& exchange) {
-  const Region region("espalier::parallel::gradient_reducer::start");
-  exchange.bucket = group.ready.front();
-  group.ready.pop_front();
-  ++group.num_in_flight;
-  exchange.began = group.communicator.clock().now();
-  order_after(group.exec, exec_);
-  if (pass_ == Pass::reduce)
-    collect(group, exchange);
-  else
-    gather(group, exchange);
-}
-
-template <class S>
-void GradientReducer<S>::collect(Group& group, BucketExchange& exchange) {
-  exchange.stage = Stage::collecting;
-  exchange.number = group.num_reductions++;
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  const int rank = group.communicator.rank();
-  const auto own_bytes = static_cast<std::size_t>(bucket.slice(rank).size() * wire_bytes_);
-  exchange.values.pack(group.exec, bucket);
-  exchange.values_messages.start_all_to_all(exchange.values.data(bucket), bucket.byte_slices(wire_bytes_),
-                                            exchange.received_mpi.data(),
-                                            received_ranges(rank, group.communicator.size(), own_bytes, own_bytes),
-                                            num_message_phases * exchange.bucket + values_phase, group.spans_stages);
-}
-
-template <class S>
-void GradientReducer<S>::distribute(Group& group, BucketExchange& exchange) {
-  const Region region("espalier::parallel::gradient_reducer::distribute");
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  const Communicator& peers = group.communicator;
-  const IndexRange own = bucket.slice(peers.rank());
-  exchange.received_mpi.store(group.exec, 0, own.size() * (peers.size() - 1) * wire_bytes_);
-  exchange.values.add(group.exec, bucket, exchange.received, peers.rank(), peers.size());
-  if (!keeps_slices(group)) {
-    exchange.values.load(group.exec, bucket, own);
-    return send_round(group, exchange, exchange.values.data(bucket), wire_bytes_);
-  }
-  exchange.values.settle(group.exec, bucket, own);
-  if (bucket.unit >= 0) {
-    char& summed = summed_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
-    exchange.values.accumulate(group.exec, bucket, own, summed == 0);
-    summed = 1;
-  }
-  settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
-  sum_copies(group, exchange);
-  finish(group, exchange);
-}
-
-/// The second level of a sum: our slice of the bucket is that of our copy now, if no micro-batch follows.
-template <class S>
-void GradientReducer<S>::sum_copies(const Group& group, const BucketExchange& exchange) {
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  if (plan_.copies.empty() || (bucket.unit >= 0 && !unit_sums_[buffer_of(bucket.unit)].is_last))
-    return;
-  for (Group& copies : groups_)
-    if (copies.is_of_copies && copies.key == group.key) {
-      ++copies.num_looked_at;
-      if (bucket_of(copies, exchange.bucket).size == 0)
-        continue;
-      order_after(copies.exec, group.exec);
-      copies.ready.push_back(exchange.bucket);
-    }
-}
-
-/// Our slice goes to all others of the communicator, and theirs come: of an array with `element_bytes` for each element
-/// of the bucket, which begins at `bucket_data`.
-template <class S>
-void GradientReducer<S>::send_round(Group& group, BucketExchange& exchange, unsigned char* bucket_data,
-                                    Index element_bytes) {
-  exchange.stage = Stage::distributing;
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  const std::vector<ByteRange> slices = bucket.byte_slices(element_bytes);
-  const int tag = num_message_phases * exchange.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
-  const auto rank = static_cast<std::size_t>(group.communicator.rank());
-  exchange.rounds.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag);
-}
-
-template <class S>
-void GradientReducer<S>::gather(Group& group, BucketExchange& exchange) {
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  const IndexRange own = bucket.slice(group.communicator.rank());
-  const Index place = weight_place(group, exchange);
-  weights_mpi_.load(group.exec, (place + own.begin - bucket.offset) * weight_bytes_, own.size() * weight_bytes_);
-  send_round(group, exchange, weights_mpi_.data() + place * weight_bytes_, weight_bytes_);
-}
-
-template <class S>
-void GradientReducer<S>::finish(Group& group, BucketExchange& exchange) {
-  const Bucket& bucket = bucket_of(group, exchange.bucket);
-  std::string what = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange.bucket,
-                                 group.communicator.name());
-  double began = exchange.began;
-  bool is_whole = true;
-  if (pass_ == Pass::gather) {
-    weights_mpi_.store(group.exec, weight_place(group, exchange) * weight_bytes_, bucket.size * weight_bytes_);
-  } else if (!keeps_slices(group)) {
-    exchange.values.store(group.exec, bucket);
-  } else if (bucket.unit >= 0) {
-    UnitSum& sum = unit_sums_[buffer_of(bucket.unit)];
-    is_whole = --sum.buckets == 0;
-    began = sum.began;
-    what = fmt::format("reduce layer {}", bucket.unit);
-  }
-  exchange.stage = Stage::idle;
-  --group.num_in_flight;
-  ++group.num_done;
-  if (is_whole && group.communicator.device_link() == nullptr)  // else it has only begun
-    group.communicator.observers().spent({.what = what,
-                                          .phase = Phase::data_comm,
-                                          .begin = began,
-                                          .end = group.communicator.clock().now(),
-                                          .in_background = true});
 }
 
 template <class S>
@@ -370,7 +243,7 @@ void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights
   progress();
 }
 
-// The rest of the members is in gradient_reducer_wait.cpp.
+// The rest of the members is in gradient_reducer_bucket.cpp and gradient_reducer_wait.cpp.
 template class GradientReducer<float>;
 template class GradientReducer<double>;
 

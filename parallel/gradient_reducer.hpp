@@ -42,8 +42,10 @@ struct ReducerStats {
 /// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions (parallel/unit_actions)
 /// says it: their sums are added to this rank's shard.
 ///
-/// With hybrid sharding (several copies of the sharded state; FSDP's hybrid strategy, Zhao et al., 2023) owned() is
-/// this rank's shard of its copy. It is then summed over the ranks that hold it in all copies, in their order.
+/// A sum may have a second level (GroupRank), over those that hold our slice of a bucket in other groups of the first.
+/// With hybrid sharding (FSDP's hybrid strategy, Zhao et al., 2023) owned() is this rank's shard of its copy, which is
+/// summed over all copies after the last micro-batch. In a sum over many replicas the slice is cut again, after every
+/// micro-batch: owned() is a slice of a slice. What goes back goes through the second level first.
 ///
 /// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
 /// that of backward, and wait() makes later kernels wait, not the host.
@@ -103,7 +105,10 @@ class GradientReducer {
 
  private:
   enum class Pass { reduce, gather };
-  enum class Stage { idle, collecting, distributing };  // idle; others' values arrive; sums or weights go round
+  // Tags, on communicators of our own: num_message_phases x (number of the bucket in its group) + phase.
+  enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
+  // idle; others' values arrive; the second level goes on with their sum; sums or weights go round
+  enum class Stage { idle, collecting, second_level, distributing };
   struct BucketExchange {
     MessageSet values_messages;
     MessageSet rounds;
@@ -121,8 +126,8 @@ class GradientReducer {
     double began = 0;
   };
   struct Group {  // the buckets of one communicator
-    Group(Communicator own, const GroupKey& its_key, const ExecSpace& work, bool sums_copies)
-        : communicator(std::move(own)), key(its_key), exec(work), is_of_copies(sums_copies) {}
+    Group(Communicator own, const GroupKey& its_key, const ExecSpace& work, bool of_second_level)
+        : communicator(std::move(own)), key(its_key), exec(work), is_second(of_second_level) {}
 
     const Communicator& round_communicator() const { return rounds ? *rounds : communicator; }
 
@@ -133,15 +138,16 @@ class GradientReducer {
     std::optional<Communicator> rounds;
     GroupKey key;
     ExecSpace exec;  // of its kernels and messages; on a device a stream beside that of backward
-    bool is_of_copies;
+    bool is_second;  // the second level of the group before it
     bool spans_stages = false;
-    std::vector<int> buckets;  // of the plan: of its copies, where it is of copies
+    std::vector<int> buckets;  // of the plan: of its second level, where it is that
     std::vector<BucketExchange> exchanges;
     std::size_t num_looked_at = 0;  // buckets in the pass's order
     std::deque<int> ready;          // to be started, in this order; numbers within `buckets`
     int num_in_flight = 0;
     int num_reductions = 0;   // begun
     int num_distributed = 0;  // of them, summed
+    int num_returned = 0;     // of them, come back from the second level
     int num_done = 0;
     Traffic traffic_before;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
@@ -153,8 +159,7 @@ class GradientReducer {
     bool all_done() const { return num_looked_at == buckets.size() && is_idle(); }
   };
 
-  void add_group(const Communicator& communicator, const GroupKey& key, bool is_of_copies,
-                 const ReducerOptions& options);
+  void add_group(const Communicator& communicator, const GroupKey& key, bool is_second, const ReducerOptions& options);
   void check_same_plan(const Group& group) const;
   void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
   void begin_pass(Pass pass);
@@ -167,7 +172,8 @@ class GradientReducer {
   void gather(Group& group, BucketExchange& exchange);
   void send_round(Group& group, BucketExchange& exchange, unsigned char* bucket_data, Index element_bytes);
   void finish(Group& group, BucketExchange& exchange);
-  void sum_copies(const Group& group, const BucketExchange& exchange);
+  void start_second_level(const Group& group, const BucketExchange& exchange);
+  void finish_second_level(std::size_t bucket_of_plan);
   void complete(const char* what);
   void wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile = {});
   double others_sent_at() const;
@@ -177,12 +183,20 @@ class GradientReducer {
   }
   std::string describe(const BucketExchange& exchange) const;
   const Bucket& bucket_of(const Group& group, int index) const {
-    const std::vector<Bucket>& buckets = group.is_of_copies ? plan_.copies : plan_.buckets;
-    return buckets[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)])];
+    const std::vector<Bucket>& buckets = group.is_second ? plan_.second : plan_.buckets;
+    return buckets[number_in_plan(group, index)];
   }
-  bool keeps_slices(const Group& group) const { return zero_stage_ > 0 && !group.is_of_copies; }
+  static std::size_t number_in_plan(const Group& group, int index) {
+    return static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)]);
+  }
+  // Sums do not go round.
+  bool keeps_slices(const Group& group) const { return zero_stage_ > 0 && !(group.is_second && plan_.has_copies); }
+  // What it has summed, the second level sums on, before it goes round or into the shard.
+  bool is_continued(const Group& group) const { return plan_.has_two_levels() && !group.is_second; }
+  Group& second_level_of(const Group& group) { return groups_[static_cast<std::size_t>(&group - groups_.data()) + 1]; }
   Index weight_place(const Group& group, const BucketExchange& exchange) const {
-    return weight_places_[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(exchange.bucket)])];
+    const std::size_t b = number_in_plan(group, exchange.bucket);
+    return weight_places_[b] + bucket_of(group, exchange.bucket).offset - plan_.buckets[b].offset;
   }
   std::size_t buffer_of(int unit) const { return static_cast<std::size_t>(arrays_.storage.buffer_of(unit)); }
   int num_done() const;
@@ -199,6 +213,8 @@ class GradientReducer {
   std::vector<char> marked_;        // by segment
   std::vector<UnitSum> unit_sums_;  // by buffer of units
   std::vector<char> summed_;        // by bucket of a unit: whether the step has a sum of it
+  std::vector<char> returned_;      // by bucket, of this pass: whether the second level is through with it
+  int num_returned_ = 0;
   Pass pass_ = Pass::reduce;
   Tensor<unsigned char, 1> weights_;
   MpiBuffer<unsigned char> weights_mpi_;

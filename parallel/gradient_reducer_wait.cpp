@@ -106,7 +106,8 @@ const typename GradientReducer<S>::BucketExchange& GradientReducer<S>::oldest() 
   const BucketExchange* oldest = nullptr;
   for (const Group& group : groups_)
     for (const BucketExchange& exchange : group.exchanges)
-      if (exchange.stage != Stage::idle && (oldest == nullptr || exchange.began < oldest->began))
+      if (exchange.stage != Stage::idle && exchange.stage != Stage::second_level &&
+          (oldest == nullptr || exchange.began < oldest->began))
         oldest = &exchange;
   ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
   return *oldest;

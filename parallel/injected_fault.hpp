@@ -41,7 +41,7 @@ inline ReductionCommunicators with_fault(InjectedFault fault, ReductionCommunica
       entry = replicas;
     entry.key = key;
     if (fault == InjectedFault::no_copies_sum)
-      entry.copies = nullptr;
+      entry.second = nullptr;
   }
   return communicators;
 }

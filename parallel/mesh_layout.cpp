@@ -44,30 +44,29 @@ SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, con
   return {.index = 0, .count = 1, .first = ours[axis], .stride = 0};
 }
 
-// The two levels of the sum where there are several copies of what is sharded: within a copy, and over the copies.
-enum class Level { whole, shards, copies };
+enum class Level { whole, first, second };
 
 SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, const GroupKey& key, Level level) {
   const SumAlong whole = sum_along(axis, layout, ours, key);
   const SumAlong alone{.index = 0, .count = 1, .first = ours[axis], .stride = 0};
   if (level == Level::whole)
     return whole;
-  if (!layout.has_copies())
-    return level == Level::shards ? whole : alone;
-  const bool shards = level == Level::shards;
-  const int each = layout.replicas_of_a_copy();
+  const bool is_first = level == Level::first;
+  if (!layout.has_two_levels())
+    return is_first ? whole : alone;
+  const int each = layout.replicas_of_first_level();
   switch (axis) {
     case Axis::dp: {
-      const int first = shards ? ours[axis] / each * each : ours[axis] % each;
-      return {.index = shards ? ours[axis] % each : ours[axis] / each,
-              .count = shards ? each : layout.degree(axis) / each,
+      const int first = is_first ? ours[axis] / each * each : ours[axis] % each;
+      return {.index = is_first ? ours[axis] % each : ours[axis] / each,
+              .count = is_first ? each : layout.degree(axis) / each,
               .first = first,
-              .stride = shards ? 1 : each};
+              .stride = is_first ? 1 : each};
     }
     case Axis::tp:
     case Axis::cp:
-    case Axis::ep: return shards ? whole : alone;
-    case Axis::pp: return shards ? alone : whole;  // each end of a tied pipeline shards its own
+    case Axis::ep: return is_first ? whole : alone;
+    case Axis::pp: return is_first ? alone : whole;  // each end of a tied pipeline sums its own first
   }
   return whole;
 }
@@ -190,12 +189,12 @@ std::vector<int> MeshLayout::reduction_ranks(int rank, const GroupKey& key) cons
   return ranks_of_sum(*this, rank, key, Level::whole);
 }
 
-std::vector<int> MeshLayout::shard_ranks(int rank, const GroupKey& key) const {
-  return ranks_of_sum(*this, rank, key, Level::shards);
+std::vector<int> MeshLayout::first_level_ranks(int rank, const GroupKey& key) const {
+  return ranks_of_sum(*this, rank, key, Level::first);
 }
 
-std::vector<int> MeshLayout::copy_ranks(int rank, const GroupKey& key) const {
-  return ranks_of_sum(*this, rank, key, Level::copies);
+std::vector<int> MeshLayout::second_level_ranks(int rank, const GroupKey& key) const {
+  return ranks_of_sum(*this, rank, key, Level::second);
 }
 
 GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
@@ -210,14 +209,14 @@ GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   const std::vector<GroupKey> known = groups();
   const auto same = std::ranges::find_if(
       known, [&](const GroupKey& other) { return without_what_is_one(other) == without_what_is_one(key); });
-  GroupRank result{.joins = same == known.end() ? key : *same};
+  GroupRank result{.has_copies = has_copies(), .joins = same == known.end() ? key : *same};
   for (auto slowest = all_axes.rbegin(); slowest != all_axes.rend(); ++slowest) {
-    const SumAlong shards = sum_along(*slowest, *this, ours, key, Level::shards);
-    const SumAlong copies = sum_along(*slowest, *this, ours, key, Level::copies);
-    result.rank = result.rank * shards.count + shards.index;
-    result.size *= shards.count;
-    result.copy = result.copy * copies.count + copies.index;
-    result.num_copies *= copies.count;
+    const SumAlong first = sum_along(*slowest, *this, ours, key, Level::first);
+    const SumAlong second = sum_along(*slowest, *this, ours, key, Level::second);
+    result.rank = result.rank * first.count + first.index;
+    result.size *= first.count;
+    result.second_rank = result.second_rank * second.count + second.index;
+    result.second_size *= second.count;
   }
   return result;
 }
@@ -253,6 +252,20 @@ int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node) {
     return data;
   const bool are_whole = ranks_per_node % stride == 0 && (ranks_per_node % all == 0 || all % ranks_per_node == 0);
   return are_whole ? std::min(ranks_per_node / stride, data) : 0;
+}
+
+int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once) {
+  const int data = mesh.degree(Axis::dp);
+  if (data * mesh.degree(Axis::cp) * mesh.degree(Axis::ep) <= most_at_once)
+    return 0;
+  const int of_node = ranks_per_node > 0 ? replicas_of_a_node(mesh, ranks_per_node) : 0;
+  if (of_node > 1 && of_node < data)
+    return of_node;
+  int best = 0;
+  for (int divisor = 2; divisor < data; ++divisor)
+    if (data % divisor == 0 && (best == 0 || divisor + data / divisor < best + data / best))
+      best = divisor;
+  return best;
 }
 
 std::string MeshLayout::text() const {

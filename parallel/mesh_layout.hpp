@@ -54,10 +54,17 @@ struct MeshLayout {
   int kv_copies = 1;
   /// Consecutive replicas that share the shards of one copy of what ZeRO shards; 0: all replicas.
   int shard_replicas = 0;
+  /// Of a sum in two levels (first_level_replicas()): consecutive replicas that sum first; 0: one level.
+  int first_replicas = 0;
 
   int size() const;
   int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
   bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
+  /// Consecutive replicas of the first level of a sum.
+  int replicas_of_first_level() const {
+    return !has_copies() && first_replicas > 0 ? first_replicas : replicas_of_a_copy();
+  }
+  bool has_two_levels() const { return replicas_of_first_level() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
   /// All axes, fastest first.
   std::array<Axis, num_axes> rank_order() const;
@@ -76,10 +83,10 @@ struct MeshLayout {
   /// tied parameters: there a tied group stays within the stage.
   std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
 
-  /// Of them those that share the shards of our copy, and (tied: of both ends) those that hold our shard of all copies.
-  /// With one copy: all of them, and `rank` alone.
-  std::vector<int> shard_ranks(int rank, const GroupKey& key) const;
-  std::vector<int> copy_ranks(int rank, const GroupKey& key) const;
+  /// Of them those of our first level, and (tied: of both ends) those of the second, which hold our slice in all groups
+  /// of the first. With one level: all of them, and `rank` alone.
+  std::vector<int> first_level_ranks(int rank, const GroupKey& key) const;
+  std::vector<int> second_level_ranks(int rank, const GroupKey& key) const;
 
   /// The rank of `rank` among them, without listing them: there may be thousands.
   GroupRank group_rank(int rank, const GroupKey& key) const;
@@ -97,6 +104,11 @@ struct MeshLayout {
 
 /// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
+
+/// MeshLayout::first_replicas for sums over at most so many ranks at once: 0 where no more see other tokens. Else the
+/// replicas of a node, if it has several, or the divisor of all that makes both levels most alike. (An all_to_all sends
+/// another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
+int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
 
 /// The layout of a world; data = 0 takes what is left.
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.

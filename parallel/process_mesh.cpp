@@ -20,7 +20,7 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
     if (layout.degree(axis) > 1 || std::ranges::find(trained_axes, axis) != trained_axes.end())
       axes_.emplace(axis, world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
   const std::vector<GroupKey> groups = layout.groups();
-  larger_groups_.reserve(2 * groups.size());
+  larger_groups_.reserve(3 * groups.size());
   const auto make_group = [&](const std::vector<int>& ranks, int ours, const std::string& name) {
     larger_groups_.push_back(world.split(ranks.front(), ours, name));
     return &larger_groups_.back();
@@ -32,13 +32,17 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
       reductions_.entries.back().key = key;
       continue;
     }
-    const bool is_dp = key == GroupKey{} && !layout.has_copies() && ours.size == dp().size();
-    const Communicator* const sums =
-        is_dp ? &dp() : make_group(layout.shard_ranks(world.rank(), key), ours.rank, to_string(key));
-    const Communicator* const copies =
-        layout.has_copies() ? make_group(layout.copy_ranks(world.rank(), key), ours.copy, to_string(key) + " copies")
-                            : nullptr;
-    reductions_.entries.push_back({.key = key, .communicator = sums, .copies = copies});
+    const bool is_dp = key == GroupKey{} && !layout.has_two_levels() && ours.size == dp().size();
+    ReductionCommunicators::Entry entry{.key = key, .communicator = &dp(), .has_copies = ours.has_copies};
+    if (!is_dp)
+      entry.communicator = make_group(layout.first_level_ranks(world.rank(), key), ours.rank, to_string(key));
+    if (layout.has_two_levels())
+      entry.second = make_group(layout.second_level_ranks(world.rank(), key), ours.second_rank,
+                                to_string(key) + (ours.has_copies ? " copies" : " second level"));
+    if (layout.has_two_levels() && !ours.has_copies)
+      entry.whole = make_group(layout.reduction_ranks(world.rank(), key),
+                               ours.rank * ours.second_size + ours.second_rank, to_string(key) + " whole");
+    reductions_.entries.push_back(entry);
   }
   tp().open_device_link();  // the reducer opens its own
   pp().open_device_edges(tags::activations, +1, is_ring);

@@ -12,9 +12,9 @@
 namespace espalier {
 
 /// A layout with a communicator an axis, named "tp", "dp", "pp" ("cp" and "ep" where there are several such ranks), and
-/// one for each of its groups, "dp" where its ranks are those of dp, else "tp+dp" and "tied". Where the sharded state
-/// has several copies, each of these has the ranks of one copy, and a second one, "dp copies" and so on. All are
-/// created here, with the device links of tp and of pp.
+/// one for each of its groups, "dp" where its ranks are those of dp, else "tp+dp" and "tied". Where sums have two
+/// levels, these have the ranks of the first, and there is one of the second for each, "dp copies" (of the sharded
+/// state) or "dp second level", and "dp whole" of both. All are created here, with the device links of tp and of pp.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.

@@ -29,9 +29,10 @@ GroupRanks ReductionCommunicators::ranks() const {
       return other.communicator->state() == entry.communicator->state();
     });
     ranks[entry.key] = {.rank = entry.communicator->rank(), .size = entry.communicator->size(), .joins = first->key};
-    if (entry.copies != nullptr) {
-      ranks[entry.key].copy = entry.copies->rank();
-      ranks[entry.key].num_copies = entry.copies->size();
+    if (entry.second != nullptr) {
+      ranks[entry.key].second_rank = entry.second->rank();
+      ranks[entry.key].second_size = entry.second->size();
+      ranks[entry.key].has_copies = entry.has_copies;
     }
   }
   return ranks;

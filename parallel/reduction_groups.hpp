@@ -20,13 +20,16 @@ inline constexpr std::array<GroupKey, 3> reduction_groups{
     {.tied = true},
 };
 
-/// Our rank among those over which a group is summed. With hybrid sharding (MeshLayout::shard_replicas) the sum has two
-/// levels: over the ranks that share the shards of one copy, then over those that hold the same shard of other copies.
+/// Our rank among those over which a group is summed. The sum may have a second level: over the ranks that hold the
+/// same slice in other groups of the first. With hybrid sharding (MeshLayout::shard_replicas) each of them then keeps
+/// that slice: they hold copies of the sharded state. In a sum over many replicas (MeshLayout::first_replicas) each
+/// keeps a slice of it: the state is sharded over all.
 struct GroupRank {
   int rank = 0;
   int size = 1;
-  int copy = 0;        ///< of the sharded state: ours
-  int num_copies = 1;  ///< over which the second level sums
+  int second_rank = 0;
+  int second_size = 1;
+  bool has_copies = false;
   /// The group whose communicator this one uses: another one where both have the same ranks (dp, mostly). Such groups
   /// are reduced together.
   GroupKey joins = {};
@@ -38,7 +41,10 @@ struct ReductionCommunicators {
   struct Entry {
     GroupKey key;
     const Communicator* communicator;
-    const Communicator* copies = nullptr;  ///< the second level of the sum; nullptr: there is one copy
+    const Communicator* second = nullptr;  ///< the second level of the sum; nullptr: there is one
+    bool has_copies = false;               ///< GroupRank::has_copies
+    /// Both levels, where the state is sharded over both: those with a slice side by side. nullptr: `communicator`.
+    const Communicator* whole = nullptr;
   };
   std::vector<Entry> entries;  ///< in the order of reduction_groups
 

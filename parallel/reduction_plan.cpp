@@ -71,6 +71,29 @@ std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const Rows& 
   return bounds;
 }
 
+// The slice of a rank of the first level as a bucket of the second.
+Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const Rows& rows) {
+  const IndexRange slice = bucket.slice(rank);
+  Bucket second{.offset = slice.begin,
+                .size = slice.size(),
+                .group = bucket.group,
+                .unit = ours.has_copies ? -1 : bucket.unit,
+                .bounds = {}};
+  second.bounds = cut_into_slices(second, ours.second_size, rows);
+  return second;
+}
+
+// Slice by slice of the first level the slices of the second.
+Bucket cut_among_all(const Bucket& bucket, const GroupRank& ours, const Rows& rows) {
+  Bucket all = bucket;
+  all.bounds = {bucket.offset};
+  for (int rank = 0; rank < ours.size; ++rank) {
+    const Bucket second = cut_again(bucket, rank, ours, rows);
+    all.bounds.insert(all.bounds.end(), second.bounds.begin() + 1, second.bounds.end());
+  }
+  return all;
+}
+
 void append(std::vector<IndexRange>& ranges, IndexRange range) {
   if (range.size() == 0)
     return;
@@ -196,20 +219,23 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   for (Bucket& bucket : plan.buckets)
     bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
   for (const Bucket& bucket : plan.buckets)
-    if (const GroupRank& ours = ranks.at(bucket.group); ours.num_copies > 1) {
-      const IndexRange own = bucket.slice(ours.rank);
-      Bucket copy{.offset = own.begin, .size = own.size(), .group = bucket.group, .bounds = {}};
-      copy.bounds = cut_into_slices(copy, ours.num_copies, rows);
-      plan.copies.push_back(std::move(copy));
+    if (const GroupRank& ours = ranks.at(bucket.group); ours.second_size > 1) {
+      plan.has_copies = ours.has_copies;
+      plan.second.push_back(cut_again(bucket, ours.rank, ours, rows));
     }
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.unit >= 0)
+      plan.gathered.push_back(plan.has_two_levels() ? cut_among_all(bucket, ranks.at(bucket.group), rows) : bucket);
 
   if (options.zero_stage == 0) {
     plan.owned = {{0, flat_end}};
     return plan;
   }
   std::vector<IndexRange> all(alone);
-  for (const Bucket& bucket : plan.buckets)
-    all.push_back(bucket.slice(ranks.at(bucket.group).rank));
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const GroupRank& ours = ranks.at(plan.buckets[b].group);
+    all.push_back(plan.has_two_levels() ? plan.second[b].slice(ours.second_rank) : plan.buckets[b].slice(ours.rank));
+  }
   std::sort(all.begin(), all.end(), [](const IndexRange& a, const IndexRange& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
@@ -235,29 +261,41 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
   const auto round_of = [&](const Bucket& bucket, int ours, int size) {
     return size > most_direct_ranks ? 1 : bucket.slice(ours).size() > 0 ? size - 1 : 0;
   };
-  for (const Bucket& bucket : plan.copies) {
-    if (bucket.size == 0)
-      continue;
+  const auto count = [](ReductionTraffic& sum, std::uint64_t& bytes, int times, Index elements, Index each,
+                        int messages) {
+    bytes += static_cast<std::uint64_t>(times * elements * each);
+    sum.messages += static_cast<std::uint64_t>(times * messages);
+  };
+  const bool is_sharded = options.zero_stage > 0;
+  std::size_t next_gathered = 0;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
     const GroupRank& ours = ranks.at(bucket.group);
-    const Index own = bucket.slice(ours.copy).size();
-    ReductionTraffic& sum = traffic[bucket.group];
-    sum.copies_bytes += static_cast<std::uint64_t>((bucket.size - own + own * (ours.num_copies - 1)) * wire_bytes);
-    sum.messages += static_cast<std::uint64_t>(to_all(bucket, ours.copy, ours.num_copies) +
-                                               round_of(bucket, ours.copy, ours.num_copies));
-  }
-  for (const Bucket& bucket : plan.buckets) {
-    const GroupRank& ours = ranks.at(bucket.group);
-    const Index own = bucket.slice(ours.rank).size();
-    const Index round = own * (ours.size - 1);
     ReductionTraffic& sum = traffic[bucket.group];
     const int sums = bucket.unit < 0 ? 1 : uses.sums.at(static_cast<std::size_t>(bucket.unit));
-    const int gathers =
-        bucket.unit < 0 || options.zero_stage < 3 ? 1 : uses.gathers.at(static_cast<std::size_t>(bucket.unit));
-    sum.reduce_bytes +=
-        static_cast<std::uint64_t>(sums * (bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
-    sum.messages += static_cast<std::uint64_t>(sums * to_all(bucket, ours.rank, ours.size) +
-                                               gathers * round_of(bucket, ours.rank, ours.size));
-    sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : gathers * round * weight_bytes);
+    const Index own = bucket.slice(ours.rank).size();
+    count(sum, sum.reduce_bytes, sums, bucket.size - own, wire_bytes, to_all(bucket, ours.rank, ours.size));
+    const Bucket* const whole = bucket.unit < 0 ? nullptr : &plan.gathered[next_gathered++];
+    if (whole != nullptr && options.zero_stage == 3) {
+      const int size = static_cast<int>(whole->bounds.size()) - 1;
+      const int rank = plan.has_two_levels() ? ours.rank * ours.second_size + ours.second_rank : ours.rank;
+      count(sum, sum.gather_bytes, uses.gathers.at(static_cast<std::size_t>(bucket.unit)),
+            whole->slice(rank).size() * (size - 1), weight_bytes, round_of(*whole, rank, size));
+    } else {
+      count(sum, is_sharded ? sum.gather_bytes : sum.reduce_bytes, 1, own * (ours.size - 1),
+            is_sharded ? weight_bytes : wire_bytes, round_of(bucket, ours.rank, ours.size));
+    }
+    if (plan.second.empty() || plan.second[b].size == 0)
+      continue;
+    const Bucket& second = plan.second[b];
+    const Index slice = second.slice(ours.second_rank).size();
+    const int round = round_of(second, ours.second_rank, ours.second_size);
+    count(sum, sum.second_reduce_bytes, plan.has_copies ? 1 : sums, second.size - slice, wire_bytes,
+          to_all(second, ours.second_rank, ours.second_size));
+    if (plan.has_copies || !is_sharded)
+      count(sum, sum.second_reduce_bytes, 1, slice * (ours.second_size - 1), wire_bytes, round);
+    else if (whole == nullptr || options.zero_stage < 3)
+      count(sum, sum.second_gather_bytes, 1, slice * (ours.second_size - 1), weight_bytes, round);
   }
   return traffic;
 }
@@ -283,7 +321,7 @@ std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& rank
   std::uint64_t bytes = 0;
   for (const auto& [group, ours] : ranks)
     bytes += memory_of(plan.buckets, group, ours.rank, ours.size) +
-             memory_of(plan.copies, group, ours.copy, ours.num_copies);
+             memory_of(plan.second, group, ours.second_rank, ours.second_size);
   return bytes;
 }
 

@@ -58,11 +58,18 @@ ReducerOptions for_ranks(ReducerOptions options, int ranks);
 /// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
 struct ReductionPlan {
   std::vector<Bucket> buckets;  ///< from the end of the flat arrays to their start; none over one rank alone
-  /// With hybrid sharding, our slice of each of `buckets` (in their order), cut among those that hold it in all copies.
-  /// They lie in no unit: they are summed in the shard.
-  std::vector<Bucket> copies;
+  /// Where the sum has a second level (GroupRank): our slice of each of `buckets`, in their order, cut among its ranks.
+  /// Copies of a shard lie in no unit: they are summed in the shard, after the last micro-batch.
+  std::vector<Bucket> second;
+  bool has_copies = false;
+  /// Those of `buckets` that lie in units, cut among all ranks between which ZeRO-3 gathers them: those of both levels,
+  /// or of a copy.
+  std::vector<Bucket> gathered;
   std::vector<IndexRange> owned;  ///< ascending: where this rank has the summed gradients
   std::vector<IndexRange> units;  ///< ascending: layers, in stages 2 and 3
+
+  /// Is the state sharded over the ranks of both levels?
+  bool has_two_levels() const { return !second.empty() && !has_copies; }
 
   FlatSharding weights(int zero_stage, int buffers) const;
   FlatSharding gradients(int buffers) const { return {owned, units, units.empty() ? 0 : buffers}; }
@@ -78,9 +85,12 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 /// What this rank hands to MPI in one step.
 struct ReductionTraffic {
   std::uint64_t reduce_bytes = 0;
-  std::uint64_t gather_bytes = 0;  ///< of weights, with ZeRO
-  std::uint64_t copies_bytes = 0;  ///< of sums over copies of the sharded state
-  std::uint64_t messages = 0;      ///< calls of MPI that send; a collective of the library is one
+  std::uint64_t gather_bytes = 0;         ///< of weights, with ZeRO
+  std::uint64_t second_reduce_bytes = 0;  ///< in the second level of the sums
+  std::uint64_t second_gather_bytes = 0;
+  std::uint64_t messages = 0;  ///< calls of MPI that send; a collective of the library is one
+
+  std::uint64_t bytes() const { return reduce_bytes + gather_bytes + second_reduce_bytes + second_gather_bytes; }
 };
 
 using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;
@@ -93,7 +103,7 @@ struct UnitUses {
 
 /// By group of the communicator (a group that joins another has no traffic of its own). Of a bucket of n elements over
 /// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
-/// without ZeRO, weights with it.
+/// without ZeRO, weights with it. In two levels the m elements are a bucket of the second: the bytes are the same.
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
                                  Index gradient_bytes, Index weight_bytes, const UnitUses& uses = {},
                                  int most_direct_ranks = default_most_direct_ranks);

@@ -17,20 +17,21 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
   if (!has_units())
     return;
   const GroupRanks ranks = communicators.ranks();
-  for (const auto& [key, communicator, copies] : communicators.entries) {
+  for (const ReductionCommunicators::Entry& entry : communicators.entries) {
     std::vector<std::vector<int>> buckets(plan_.units.size());
     bool has_any = false;
-    for (int b = 0; b < static_cast<int>(plan_.buckets.size()); ++b)
-      if (const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)]; bucket.group == key && bucket.unit >= 0) {
+    for (int b = 0; b < static_cast<int>(plan_.gathered.size()); ++b)
+      if (const Bucket& bucket = plan_.gathered[static_cast<std::size_t>(b)]; bucket.group == entry.key) {
         buckets[static_cast<std::size_t>(bucket.unit)].push_back(b);
         has_any = true;
       }
     if (!has_any)
       continue;
-    Communicator own = communicator->duplicate(communicator->name() + " weights");
+    const Communicator& holders = entry.whole != nullptr ? *entry.whole : *entry.communicator;
+    Communicator own = holders.duplicate(holders.name() + " weights");
     own.open_device_link();
     const ExecSpace its_exec = own.device_link() != nullptr ? make_stream() : exec_;
-    groups_.push_back({std::move(own), key, its_exec, std::move(buckets)});
+    groups_.push_back({std::move(own), entry.key, its_exec, std::move(buckets)});
   }
   ESPALIER_ASSERT(!groups_.empty(), "units are gathered, and nobody holds slices of them");
   held_ = MpiBuffer<T>(groups_.front().communicator, weights_.values());
@@ -49,7 +50,7 @@ template <class F>
 void WeightGatherer<T>::for_each_bucket(int unit, const F& f) {
   for (std::size_t g = 0; g < groups_.size(); ++g)
     for (const int b : groups_[g].buckets[static_cast<std::size_t>(unit)])
-      f(g, plan_.buckets[static_cast<std::size_t>(b)]);
+      f(g, plan_.gathered[static_cast<std::size_t>(b)]);
 }
 
 template <class T>

@@ -14,12 +14,14 @@
 namespace espalier {
 
 /// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
-/// (parallel/unit_actions) says it. Without units there is nothing to do.
+/// (parallel/unit_actions) says it. Without units there is nothing to do. Over many replicas, too, it is one
+/// all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as sums
+/// do.
 template <class T>
 class WeightGatherer {
  public:
   /// Collective over all communicators. Kernels that use weights run on `exec`; `plan` is that of the gradients'
-  /// reduction, whose buckets say which rank holds what.
+  /// reduction, whose `gathered` says which rank holds what.
   WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<T>& weights,
                  const ReductionPlan& plan);
 
@@ -41,7 +43,7 @@ class WeightGatherer {
     Communicator communicator;
     GroupKey key;
     ExecSpace exec;                         // of its messages; on a device a stream beside that of the layers
-    std::vector<std::vector<int>> buckets;  // by unit, of the plan
+    std::vector<std::vector<int>> buckets;  // by unit, of plan_.gathered
   };
   struct Buffer {
     int unit = -1;  // that lies in it, or is on its way

@@ -40,13 +40,13 @@ WireValues<S>::WireValues(const Communicator& communicator, const GradientArrays
 }
 
 template <class S>
-void WireValues<S>::pack(const ExecSpace& exec, const Bucket& bucket) const {
+void WireValues<S>::pack(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const {
   if constexpr (std::is_same_v<S, float>)
     if (wire_)
       with_wire_type(*wire_, [&]<class W>() {
-        convert<W, S>(exec, elements<W>(values_, 0, bucket.size), part(bucket, whole(bucket)));
+        convert<W, S>(exec, elements<W>(values_, range.begin - bucket.offset, range.size()), part(bucket, range));
       });
-  load(exec, bucket, whole(bucket));
+  load(exec, bucket, range);
 }
 
 template <class S>

@@ -45,8 +45,8 @@ class WireValues {
     return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(mpi(bucket).data() + place(bucket));
   }
 
-  /// Makes the whole bucket ready to leave.
-  void pack(const ExecSpace& exec, const Bucket& bucket) const;
+  /// Makes the gradients of `range` ready to leave.
+  void pack(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
   /// Our slice becomes the sum over all ranks: ours in here, the others' in `received`, one slice after another by
   /// rank.
   void add(const ExecSpace& exec, const Bucket& bucket, const Tensor<unsigned char, 1>& received, int rank,

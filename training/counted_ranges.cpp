@@ -11,7 +11,8 @@ bool counts(const ParameterSpec& spec, const MeshLayout& layout, int rank, bool 
   const GroupRank ours = layout.group_rank(rank, spec.group());
   const bool is_cut = spec.shard.parts > 1 && spec.shard.axis == Axis::tp;
   const bool first_copy = is_cut || spec.partial.contains(Axis::tp) || layout.coordinates(rank)[Axis::tp] == 0;
-  return first_copy && ours.copy == 0 && (by_slice || ours.rank == 0);
+  const bool holds_it_first = ours.second_rank == 0 && (by_slice || ours.rank == 0);
+  return first_copy && (holds_it_first || (by_slice && !ours.has_copies));
 }
 
 }  // namespace

@@ -56,24 +56,13 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
     place[Axis::dp] = replica;
     return layout.mesh().group_ranks(layout.mesh().rank_at(place));
   };
-  // Replicas cut alike and own different slices.
-  const ReductionPlan plan =
-      plan_reduction(parameters.segments(), parameters.parameters(), ranks_of(0), options, sizeof(State<T>));
-  const auto own_slices = [&](const GroupRanks& ranks) {
-    Index sum = 0;
-    for (const Bucket& bucket : plan.buckets)
-      sum += bucket.slice(ranks.at(bucket.group).rank).size();
-    return sum;
-  };
-  const Index alone = total_size(plan.owned) - own_slices(ranks_of(0));  // reduced with nobody
-  const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
   std::uint64_t most = 0;
   for (int replica = 0; replica < layout.data; ++replica) {
     const GroupRanks ranks = ranks_of(replica);
-    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(ranks)) : flat;
-    const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const ReductionPlan own =
         plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<T>));
+    const auto moments = static_cast<std::uint64_t>(total_size(own.owned));
+    const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(own, ranks, options, sizeof(State<T>));
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =

@@ -23,10 +23,11 @@ struct CountedTraffic {
   double tensor = 0;
   double pipeline = 0;
   double reduce = 0;       // gradients, once a step
-  double copies = 0;       // gradients, over copies of the sharded state
   double gather = 0;       // weights that were updated
   double unit_reduce = 0;  // what lists of units send (ZeRO-2 and -3)
   double unit_gather = 0;
+  double second_reduce = 0;  // in the second level of the sums
+  double second_gather = 0;
 };
 
 CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, int rank) {
@@ -41,12 +42,13 @@ CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, in
     for (const GroupKey& group : layout.mesh().groups()) {
       const double scale = message_scale(config.emulate, group);
       traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
-      traffic.copies += scale * static_cast<double>(reductions.at(group).copies_bytes);
       traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
       traffic.unit_reduce +=
           scale * static_cast<double>(all.at(group).reduce_bytes - reductions.at(group).reduce_bytes);
       traffic.unit_gather +=
           scale * static_cast<double>(all.at(group).gather_bytes - reductions.at(group).gather_bytes);
+      traffic.second_reduce += scale * static_cast<double>(all.at(group).second_reduce_bytes);
+      traffic.second_gather += scale * static_cast<double>(reductions.at(group).second_gather_bytes);
     }
     return traffic;
   });
@@ -149,9 +151,10 @@ class Emulation {
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
     const MeshLayout mesh = layout_.mesh();
-    const std::vector<int> shards = mesh.shard_ranks(ranks_[stage], GroupKey{});
-    const auto seconds = [&](double each, double messages) {
-      return each == 0 ? 0 : link_seconds(shards, each, messages);
+    const std::vector<int> first = mesh.first_level_ranks(ranks_[stage], GroupKey{});
+    const std::vector<int> second = mesh.second_level_ranks(ranks_[stage], GroupKey{});
+    const auto seconds = [&](const std::vector<int>& group, double each, double messages) {
+      return each == 0 ? 0 : link_seconds(group, each, messages);
     };
     double beside = 0;
     double last = 0;
@@ -165,17 +168,18 @@ class Emulation {
       if (chunks > 0)
         beside += each;
     }
-    double reduction = seconds(bytes.reduce, layout_.zero_stage == 0 ? 2 : 1);  // an all_reduce is two steps
-    if (bytes.copies > 0)
-      reduction += link_seconds(mesh.copy_ranks(ranks_[stage], GroupKey{}), bytes.copies, 2);
+    // An all_reduce is two steps.
+    const double reduction = seconds(first, bytes.reduce, layout_.zero_stage == 0 ? 2 : 1) +
+                             seconds(second, bytes.second_reduce, layout_.zero_stage == 0 || mesh.has_copies() ? 2 : 1);
     const double of_last = reduction / std::max(1.0, chunks);
-    return std::max({0.0, reduction - beside, of_last - last}) + seconds(bytes.gather, 1);
+    return std::max({0.0, reduction - beside, of_last - last}) + seconds(first, bytes.gather, 1) +
+           seconds(second, bytes.second_gather, 1);
   }
 
   // What the layers' gathers and sums add to their kernels.
   double exposed_units(std::size_t stage) const {
     const UnitList list = unit_list(layout_, static_cast<int>(stage), schedules_[stage]);
-    const std::vector<int> shards = layout_.mesh().shard_ranks(ranks_[stage], GroupKey{});
+    const std::vector<int> shards = layout_.mesh().first_level_ranks(ranks_[stage], GroupKey{});
     const auto each = [&](UnitAction::Kind kind, double bytes) {
       const auto times = std::ranges::count(list.actions, kind, &UnitAction::kind);
       return times == 0 ? 0 : link_seconds(shards, bytes / static_cast<double>(times), 1);

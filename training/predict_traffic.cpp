@@ -69,7 +69,7 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
           static_cast<std::uint64_t>(shape.rows * shape.channels) * sizeof(Residual<P>);
   }
   for (const auto& [group, traffic] : predict_reduction_traffic<P>(config, layout, rank))
-    bytes[static_cast<std::size_t>(Axis::dp)] += traffic.reduce_bytes + traffic.copies_bytes + traffic.gather_bytes;
+    bytes[static_cast<std::size_t>(Axis::dp)] += traffic.bytes();
   return bytes;
 }
 

@@ -144,7 +144,7 @@ double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {
   std::uint64_t bytes = 0;
   for (const GroupKey& group : layout.mesh().groups())
     if (has_message_scale(group))
-      bytes += traffic.at(group).reduce_bytes + traffic.at(group).copies_bytes + traffic.at(group).gather_bytes;
+      bytes += traffic.at(group).bytes();
   return static_cast<double>(bytes);
 }
 

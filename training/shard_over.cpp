@@ -18,6 +18,14 @@ Index known_ranks_per_node(const RunConfig& config) {
   return config.emulate.ranks_per_node > 0 ? config.emulate.ranks_per_node : config.ranks_per_node;
 }
 
+// Ranks on each node, if all hold as many, with consecutive numbers; else 0.
+int ranks_of_like_nodes(const Communicator& world, const Communicator& host) {
+  const int most = all_reduce(world, host.size(), ReduceOp::max);
+  const int first = host.world_rank(0);
+  const bool is_like = host.size() == most && first % most == 0 && host.world_rank(most - 1) == first + most - 1;
+  return all_reduce(world, is_like ? most : 0, ReduceOp::min);
+}
+
 }  // namespace
 
 int ranks_per_node(const Communicator& world, const Communicator& host) {
@@ -44,6 +52,14 @@ int ranks_per_node(const Communicator& world, const Communicator& host) {
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
   if (config.layout.shard_over == ShardOver::node && known_ranks_per_node(config) == 0)
     config.ranks_per_node = ranks_per_node(world, host_ranks(world));
+  else if (known_ranks_per_node(config) == 0 && world.size() > config.most_summed_at_once)
+    config.ranks_per_node = ranks_of_like_nodes(world, host_ranks(world));
+  if (world.context().device_links != nullptr)
+    config.most_summed_at_once = world.size();
+}
+
+int first_replicas(const RunConfig& config, const MeshLayout& mesh) {
+  return first_level_replicas(mesh, static_cast<int>(known_ranks_per_node(config)), config.most_summed_at_once);
 }
 
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {

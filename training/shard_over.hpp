@@ -5,7 +5,8 @@
 #include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
 
-// Hybrid sharding, parallel.shard_over = "node": the replicas of a node share one copy of what ZeRO shards.
+// Hybrid sharding, parallel.shard_over = "node": the replicas of a node share one copy of what ZeRO shards. And sums
+// over many replicas: those of a node sum first.
 
 namespace espalier {
 
@@ -13,7 +14,8 @@ namespace espalier {
 /// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive
 int ranks_per_node(const Communicator& world, const Communicator& host);
 
-/// From now on config.ranks_per_node is that of this job, where the config asks for it. Collective over `world`.
+/// From now on config.ranks_per_node is that of this job, where the config asks for it, or many ranks are summed over
+/// (0 where nodes differ). Where device links carry the sums, NCCL has levels of its own. Collective over `world`.
 /// @throws Error: see ranks_per_node()
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 
@@ -21,5 +23,8 @@ void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 /// @throws Error (ExitCode::usage) where nobody has said how many ranks a node has, or nodes have unlike numbers of
 /// replicas
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
+
+/// Layout::first_replicas of the config on this mesh.
+int first_replicas(const RunConfig& config, const MeshLayout& mesh);
 
 }  // namespace espalier

@@ -157,19 +157,22 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
           if (fitting.degree(Axis::dp) % replicas != 0)
             continue;
           const MeshLayout layout{.degrees = fitting.degrees, .order = order, .shard_replicas = replicas};
+          const MeshLayout levels{.degrees = fitting.degrees, .order = order, .first_replicas = replicas};
           for (const GroupKey& group : reduction_groups)
             for (int rank = 0; rank < world_size; ++rank) {
+              ASSERT_EQ(levels.first_level_ranks(rank, group), layout.first_level_ranks(rank, group));
+              ASSERT_EQ(levels.second_level_ranks(rank, group), layout.second_level_ranks(rank, group));
               const GroupRank ours = layout.group_rank(rank, group);
-              const auto shards = layout.shard_ranks(rank, group);
-              const auto copies = layout.copy_ranks(rank, group);
+              const auto shards = layout.first_level_ranks(rank, group);
+              const auto copies = layout.second_level_ranks(rank, group);
               ASSERT_EQ(static_cast<int>(shards.size()), ours.size);
-              ASSERT_EQ(static_cast<int>(copies.size()), ours.num_copies);
+              ASSERT_EQ(static_cast<int>(copies.size()), ours.second_size);
               ASSERT_EQ(shards[static_cast<std::size_t>(ours.rank)], rank);
-              ASSERT_EQ(copies[static_cast<std::size_t>(ours.copy)], rank);
+              ASSERT_EQ(copies[static_cast<std::size_t>(ours.second_rank)], rank);
               std::vector<int> all;
               for (const int other : copies) {
                 ASSERT_EQ(layout.group_rank(other, group).rank, ours.rank) << "the same shard";
-                const auto theirs = layout.shard_ranks(other, group);
+                const auto theirs = layout.first_level_ranks(other, group);
                 all.insert(all.end(), theirs.begin(), theirs.end());
               }
               std::sort(all.begin(), all.end());
@@ -181,6 +184,23 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
                           layout.coordinates(rank)[Axis::dp] / replicas);
             }
         }
+}
+
+// A divisor near the root, unless a node has several replicas; none of a prime.
+TEST(MeshLayout, SumsOverManyReplicasHaveTwoLevels) {
+  const auto first = [](int data, int ranks_per_node, int most) {
+    return first_level_replicas(make_layout(2 * data, 2, data, 1), ranks_per_node, most);
+  };
+  EXPECT_EQ(first(64, 0, 64), 0);
+  EXPECT_EQ(first(64, 0, 63), 8);
+  EXPECT_EQ(first(512, 0, 64), 16);
+  EXPECT_EQ(first(512, 16, 64), 8) << "8 replicas of 2 ranks lie on a node";
+  EXPECT_EQ(first(512, 2, 64), 16) << "each is alone on its node";
+  EXPECT_EQ(first(512, 6, 64), 16) << "nodes differ";
+  EXPECT_EQ(first(96, 0, 64), 8);
+  EXPECT_EQ(first(101, 0, 64), 0);
+  const MeshLayout experts{.degrees = PerAxis::degrees(1, 16, 1).with(Axis::ep, 8)};
+  EXPECT_EQ(first_level_replicas(experts, 0, 64), 4) << "128 ranks see other tokens";
 }
 
 std::string refusal(int world_size, int tensor, int data, int pipeline) {

@@ -33,9 +33,9 @@ constexpr Index narrow_bucket = 700 * 8;  // many buckets, several a matrix
 /// MPI and Kokkos.
 const ProcessMesh& mesh_of(const MeshLayout& layout) {
   static auto& meshes = *new std::map<std::string, ProcessMesh>;
-  const auto found = meshes.find(layout.text());
-  return found != meshes.end() ? found->second
-                               : meshes.emplace(layout.text(), ProcessMesh(world(), layout)).first->second;
+  const std::string name = layout.text() + " " + std::to_string(layout.first_replicas);
+  const auto found = meshes.find(name);
+  return found != meshes.end() ? found->second : meshes.emplace(name, ProcessMesh(world(), layout)).first->second;
 }
 
 /// One rank's stage on one layout.
@@ -70,27 +70,31 @@ struct Stage {
     Kokkos::deep_copy(parameters.flat_gradients(), make_tensor(values));
   }
 
-  /// The gradients at the owned elements, zero elsewhere, and what they should be: the sum in the order of the group,
-  /// of summands `rounded` before, and itself.
+  /// The gradients at the owned elements, zero elsewhere, and what they should be: the sum in the order of each level
+  /// of the group, of summands `rounded` before, and itself.
   template <class Rounded>
   void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what, const Rounded& rounded) const {
     const auto gradients = to_vector(parameters.flat_gradients());
     for (const Segment& segment : parameters.segments()) {
-      const auto ranks = layout.reduction_ranks(world().rank(), segment.group);
+      const auto all = layout.reduction_ranks(world().rank(), segment.group);
+      const bool travels = all.size() > 1;
+      std::vector<std::vector<int>> levels;  // [rank of the second level][of the first]
+      for (const int rank : layout.second_level_ranks(world().rank(), segment.group))
+        levels.push_back(layout.first_level_ranks(rank, segment.group));
       for (const IndexRange& range : owned)
         for (Index i = std::max(range.begin, segment.offset); i < std::min(range.end, segment.offset + segment.size);
              ++i) {
-          const bool travels = ranks.size() > 1;
-          const auto summand = [&](std::size_t r) {
-            const S value = contribution<S>(ranks[r], i + shift);
-            return travels ? rounded(value) : value;
-          };
-          S wanted = summand(0);
-          for (std::size_t r = 1; r < ranks.size(); ++r)
-            wanted = static_cast<S>(wanted + summand(r));
+          const auto if_travels = [&](S value) { return travels ? rounded(value) : value; };
+          S wanted = 0;
+          for (const std::vector<int>& ranks : levels) {
+            S of_first = if_travels(contribution<S>(ranks[0], i + shift));
+            for (std::size_t r = 1; r < ranks.size(); ++r)
+              of_first = static_cast<S>(of_first + if_travels(contribution<S>(ranks[r], i + shift)));
+            of_first = if_travels(of_first);
+            wanted = &ranks == &levels.front() ? of_first : static_cast<S>(wanted + of_first);
+          }
+          wanted = if_travels(wanted);
           const S got = gradients[static_cast<std::size_t>(i)];
-          if (travels)
-            wanted = rounded(wanted);
           ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))  // fp16 overflows, to the same
               << "got " << got << ", wanted " << wanted << ": " << what << ", " << layout.text() << ", "
               << to_string(segment.group) << ", element " << i;
@@ -114,13 +118,30 @@ std::vector<MeshLayout> layouts() {
   return {make_layout(8, 2, 2, 2), make_layout(8, 1, 2, 4), make_layout(8, 4, 1, 2), make_layout(8, 1, 8, 1)};
 }
 
+/// Those, and sums in two levels.
+std::vector<MeshLayout> layouts_and_levels() {
+  std::vector<MeshLayout> all = layouts();
+  const auto add = [&](int tensor, int data, int pipeline, int first) {
+    all.push_back(make_layout(world().size(), tensor, data, pipeline));
+    all.back().first_replicas = first;
+  };
+  if (world().size() == 4)
+    add(1, 4, 1, 2);
+  if (world().size() == 8) {
+    add(1, 8, 1, 2);
+    add(1, 4, 2, 2);
+    add(2, 4, 1, 2);
+  }
+  return all;
+}
+
 template <class S>
 class ReductionGroupsOf : public testing::Test {};
 using StateTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(ReductionGroupsOf, StateTypes);
 
 TYPED_TEST(ReductionGroupsOf, SumsOfEachGroupInItsOrder) {
-  for (const MeshLayout& layout : layouts())
+  for (const MeshLayout& layout : layouts_and_levels())
     for (const int zero_stage : {0, 1}) {
       const Stage<TypeParam> stage(layout);
       auto reducer = stage.reducer(zero_stage);
@@ -136,7 +157,7 @@ TYPED_TEST(ReductionGroupsOf, SumsOfEachGroupInItsOrder) {
 template <class W>
 void expect_sums_on_the_wire() {
   const auto rounded = [](float value) { return static_cast<float>(W(value)); };
-  for (const MeshLayout& layout : layouts())
+  for (const MeshLayout& layout : layouts_and_levels())
     for (const int zero_stage : {0, 1}) {
       const Stage<float> stage(layout);
       auto reducer = stage.reducer(zero_stage, 2, scalar_type_of<W>());
@@ -159,7 +180,7 @@ TEST(ReductionGroups, SixteenBitsOnTheWire) {
 TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
   const RestoreSettings restore;
   std::mt19937 random(static_cast<unsigned>(11 + world().rank()));
-  for (const MeshLayout& layout : layouts())
+  for (const MeshLayout& layout : layouts_and_levels())
     for (const int zero_stage : {0, 1}) {
       const Stage<float> stage(layout);
       auto reducer = stage.reducer(zero_stage, 1 + zero_stage);
@@ -181,7 +202,7 @@ TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
 
 // Each rank updates its slices and hands them round; the weights are those of optimizers that update everything.
 TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
-  for (const MeshLayout& layout : layouts()) {
+  for (const MeshLayout& layout : layouts_and_levels()) {
     const Stage<TypeParam> whole(layout);
     const Stage<TypeParam> sharded(layout);
     auto reducer = whole.reducer(0);
@@ -219,7 +240,7 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
 }
 
 void expect_bytes_and_memory(std::optional<ScalarType> wire) {
-  for (const MeshLayout& layout : layouts())
+  for (const MeshLayout& layout : layouts_and_levels())
     for (const int zero_stage : {0, 1}) {
       const Stage<float> stage(layout);
       const auto memory_before = MemoryLedger::instance().current()[Category::communication];
@@ -235,12 +256,14 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
       const auto wanted =
           reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().most_direct_ranks);
       EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, ranks, options, bytes)),
-                  18 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
+                  36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
         reducer.begin_step();
         reducer.wait();
         for (const GroupKey& group : reduction_groups)
-          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted.at(group).reduce_bytes) << layout.text();
+          EXPECT_EQ(reducer.stats().bytes_by_group[group],
+                    wanted.at(group).reduce_bytes + wanted.at(group).second_reduce_bytes)
+              << layout.text();
         reducer.start_gather(stage.parameters.weights());
         reducer.wait_gather();
         std::uint64_t messages = 0;
@@ -248,9 +271,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           messages += traffic.messages;
         EXPECT_EQ(reducer.stats().messages_sent, messages) << layout.text();
         for (const GroupKey& group : reduction_groups)
-          EXPECT_EQ(reducer.stats().bytes_by_group[group],
-                    wanted.at(group).reduce_bytes + wanted.at(group).gather_bytes)
-              << layout.text();
+          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted.at(group).bytes()) << layout.text();
       }
     }
 }
@@ -261,7 +282,7 @@ TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
 }
 
 TEST(ReductionGroups, GathersAnyElementType) {
-  for (const MeshLayout& layout : layouts()) {
+  for (const MeshLayout& layout : layouts_and_levels()) {
     const Stage<float> stage(layout);
     auto reducer = stage.reducer(1);
     const auto size = static_cast<std::size_t>(stage.parameters.flat_size());
@@ -281,8 +302,13 @@ TEST(ReductionGroups, GathersAnyElementType) {
         if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
           std::fill(wanted.begin() + range.begin, wanted.begin() + range.end, static_cast<float>(rank + 1));
       };
-      for (const Bucket& bucket : plan.buckets)
-        fill_if_ours(bucket.slice(layout.group_rank(rank, bucket.group).rank), bucket.group);
+      for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+        const GroupKey& group = plan.buckets[b].group;
+        const GroupRank theirs = layout.group_rank(rank, group);
+        fill_if_ours(
+            plan.has_two_levels() ? plan.second[b].slice(theirs.second_rank) : plan.buckets[b].slice(theirs.rank),
+            group);
+      }
     }
     reducer.begin_step();
     reducer.wait();

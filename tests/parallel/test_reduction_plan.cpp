@@ -135,11 +135,22 @@ TEST(ReductionPlan, SlicesAreOfLikeSize) {
     EXPECT_NEAR(static_cast<double>(plan.buckets[0].slice(rank).size()), (1 << 20) / 7.0, 32);
 }
 
+/// Those, and each with sums in two levels.
+std::vector<MeshLayout> with_levels(std::vector<MeshLayout> layouts) {
+  for (std::size_t i = 0, size = layouts.size(); i < size; ++i) {
+    MeshLayout two_levels = layouts[i];
+    two_levels.first_replicas = first_level_replicas(two_levels, 0, 1);
+    if (two_levels.first_replicas > 0)
+      layouts.push_back(two_levels);
+  }
+  return layouts;
+}
+
 // With ZeRO-1 each element is owned once by the ranks that sum it together: over all layouts, every rank of a group.
 TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
   constexpr Index bucket_bytes = 900 * 8;
   for (const int world_size : {1, 2, 4, 8, 12})
-    for (const MeshLayout& layout : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1))) {
+    for (const MeshLayout& layout : with_levels(layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1)))) {
       // By group, by the first rank of its ranks: how often each element is owned, over all ranks of the group.
       std::map<GroupKey, std::map<int, std::vector<int>>> owners;
       for (int rank = 0; rank < world_size; ++rank) {
@@ -196,6 +207,8 @@ TEST(ReductionPlan, TrafficOfEvenSlices) {
   }
 }
 
+MeshLayout mesh_of(int replicas) { return make_layout(replicas, 1, replicas, 1); }
+
 // The table of docs/performance.md: 124 Mi fp32 gradients, ZeRO-1.
 TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
   const auto segments = segments_of({Index{124} << 20});
@@ -215,10 +228,24 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     EXPECT_LE(reduction_memory(plan, ranks, options, 4), in_flight + (size << 10)) << size << " ranks";
     EXPECT_EQ(library.messages, 2 * plan.buckets.size());
     EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
-    std::printf("%4d ranks: %.0f MB, slices of %.0f KiB, %zu messages directly, %zu calls of the library\n", size,
-                static_cast<double>(library.reduce_bytes + library.gather_bytes) / 1e6,
-                static_cast<double>(plan.buckets.front().slice(size / 2).size()) * 4 / 1024,
-                static_cast<std::size_t>(direct.messages), static_cast<std::size_t>(library.messages));
+    // In two levels: the same bytes and slices, and little more memory.
+    const MeshLayout mesh{.degrees = PerAxis::degrees(1, size, 1),
+                          .first_replicas = first_level_replicas(mesh_of(size), 0, 1)};
+    const GroupRanks in_levels = mesh.group_ranks(size / 2);
+    const auto two = plan_reduction(segments, {}, in_levels, options, 4);
+    const ReductionTraffic levels = reduction_traffic(two, in_levels, options, 4, 4, {}, size).at(over_dp);
+    EXPECT_NEAR(static_cast<double>(levels.bytes()), static_cast<double>(direct.bytes()), 2e5);
+    EXPECT_NEAR(static_cast<double>(two.owned.front().size()), static_cast<double>(plan.owned.front().size()), 64);
+    EXPECT_LE(reduction_memory(two, in_levels, options, 4), 1.6 * in_flight) << size << " ranks";
+    const auto peers = static_cast<std::size_t>(mesh.first_replicas - 1 + size / mesh.first_replicas - 1);
+    EXPECT_EQ(levels.messages, 2 * two.buckets.size() * peers);
+    std::printf(
+        "%4d ranks: %.0f MB, slices of %.0f KiB, %zu messages directly, %zu in levels of %d and %d, %zu calls of "
+        "the library\n",
+        size, static_cast<double>(library.bytes()) / 1e6,
+        static_cast<double>(plan.buckets.front().slice(size / 2).size()) * 4 / 1024,
+        static_cast<std::size_t>(direct.messages), static_cast<std::size_t>(levels.messages), mesh.first_replicas,
+        size / mesh.first_replicas, static_cast<std::size_t>(library.messages));
   }
 }
 

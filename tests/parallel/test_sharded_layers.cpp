@@ -8,6 +8,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/gradient_reducer.hpp"
+#include "parallel/process_mesh.hpp"
 #include "parallel/unit_actions.hpp"
 #include "parallel/weight_gatherer.hpp"
 #include "tests/parallel/contributions.hpp"
@@ -39,8 +40,8 @@ ParameterStore<T> layered_parameters() {
 /// One of the ranks that share the layers.
 template <class T>
 struct Sharded {
-  explicit Sharded(int buffers) : parameters(layered_parameters<T>()) {
-    const auto communicators = ReductionCommunicators::all(world());
+  explicit Sharded(int buffers, const ReductionCommunicators& communicators = ReductionCommunicators::all(world()))
+      : parameters(layered_parameters<T>()) {
     plan = plan_reduction(parameters.segments(), parameters.parameters(), communicators.ranks(), options,
                           sizeof(State<T>));
     parameters.allocate(plan.weights(3, buffers), plan.gradients(buffers));
@@ -51,6 +52,25 @@ struct Sharded {
   ReductionPlan plan;
   ParameterStore<T> parameters;
 };
+
+/// All ranks at once; of four also in two levels. The mesh is never freed, as the tests end after MPI.
+std::vector<ReductionCommunicators> all_levels() {
+  std::vector<ReductionCommunicators> levels{ReductionCommunicators::all(world())};
+  if (world().size() == 4) {
+    const MeshLayout layout{.degrees = PerAxis::degrees(1, 4, 1), .first_replicas = 2};
+    static const auto& mesh = *new ProcessMesh(world(), layout);
+    levels.push_back(mesh.reductions());
+  }
+  return levels;
+}
+
+std::vector<std::pair<ReductionCommunicators, int>> levels_and_buffers(const std::vector<int>& buffers) {
+  std::vector<std::pair<ReductionCommunicators, int>> all;
+  for (const ReductionCommunicators& communicators : all_levels())
+    for (const int each : buffers)
+      all.emplace_back(communicators, each);
+  return all;
+}
 
 /// Forward and backward of so many micro-batches.
 PipelineSchedule passes_of(int microbatches) {
@@ -71,10 +91,10 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
   whole.allocate();
   whole.initialize(ExecSpace(), 5);
   Kokkos::fence();
-  for (const int buffers : {1, 2, 3, num_layers}) {
-    const Sharded<TypeParam> sharded(buffers);
+  for (const auto& [communicators, buffers] : levels_and_buffers({1, 2, 3, num_layers})) {
+    const Sharded<TypeParam> sharded(buffers, communicators);
     const FlatStorage<TypeParam>& weights = sharded.parameters.weights();
-    WeightGatherer<TypeParam> gatherer(ExecSpace(), ReductionCommunicators::all(world()), weights, sharded.plan);
+    WeightGatherer<TypeParam> gatherer(ExecSpace(), communicators, weights, sharded.plan);
     for (int pass = 0; pass < 3; ++pass) {
       Kokkos::deep_copy(weights.buffers(), static_cast<TypeParam>(-1));  // a use before its gather is seen
       const std::uint64_t before = gatherer.bytes_sent();
@@ -98,7 +118,7 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
       const std::vector<int> sums(num_layers, 2);
       const UnitUses planned{.sums = sums,
                              .gathers = times_of_units(list.actions, UnitAction::Kind::gather, num_layers)};
-      const auto ranks = ReductionCommunicators::all(world()).ranks();
+      const auto ranks = communicators.ranks();
       const auto bytes = [&](const UnitUses& counts) {
         return reduction_traffic(sharded.plan, ranks, sharded.options, sizeof(State<TypeParam>), sizeof(TypeParam),
                                  counts)
@@ -117,11 +137,11 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
   const auto gradient = [](int rank, int microbatch, Index i) {
     return static_cast<S>((rank + 1) * (microbatch + 2) * (i % 89 + 1));
   };
-  for (const int buffers : {1, 2, num_layers}) {
-    const Sharded<TypeParam> sharded(buffers);
+  for (const auto& [communicators, buffers] : levels_and_buffers({1, 2, num_layers})) {
+    const Sharded<TypeParam> sharded(buffers, communicators);
     const FlatStorage<S>& gradients = sharded.parameters.gradients();
-    GradientReducer<S> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients,
-                               sharded.parameters.segments(), sharded.parameters.parameters(), sharded.options);
+    GradientReducer<S> reducer(ExecSpace(), communicators, gradients, sharded.parameters.segments(),
+                               sharded.parameters.parameters(), sharded.options);
     for (int step = 0; step < 2; ++step) {
       constexpr int microbatches = 3;
       reducer.begin_step();
@@ -152,6 +172,13 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
               << "element " << i << ", step " << step << ", " << buffers << " buffers";
         }
       EXPECT_GT(num_sums, 0);
+      const UnitUses planned{.sums = std::vector<int>(num_layers, microbatches),
+                             .gathers = std::vector<int>(num_layers, 0)};
+      ReductionTraffic wanted;
+      for (const auto& [group, traffic] : reduction_traffic(sharded.plan, communicators.ranks(), sharded.options,
+                                                            sizeof(S), sizeof(TypeParam), planned))
+        wanted.reduce_bytes += traffic.reduce_bytes + traffic.second_reduce_bytes;
+      EXPECT_EQ(reducer.stats().bytes_sent, wanted.reduce_bytes);
     }
   }
 }

@@ -127,7 +127,7 @@ TEST(TrafficPrice, copies_of_shards_are_summed_between_nodes) {
     const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 16), 0);
     const ReductionTraffic& bytes = traffic.at(GroupKey{});
     const double within = static_cast<double>(bytes.reduce_bytes + bytes.gather_bytes) / bandwidth;
-    const double between = static_cast<double>(bytes.copies_bytes) / problem.cluster.network.bandwidth;
+    const double between = static_cast<double>(bytes.second_reduce_bytes) / problem.cluster.network.bandwidth;
     const LayoutPrice price = price_layout(problem, layout);
     EXPECT_NEAR(price.reduction_seconds, within + between, 0.02 * (within + between)) << "ZeRO-" << zero;
   }

@@ -106,6 +106,18 @@ TEST(Layouts, LossesOfOneRankInFp64) {
   }
 }
 
+TEST(Layouts, SumsInTwoLevelsGiveTheLossesOfOneRank) {
+  const SharedFolder folder("layouts_two_levels");
+  const RunConfig base = split_config(folder);
+  const Curve wanted = curve_of_one_rank<Fp64>(base, 6);
+  for (const RunConfig& config : two_level_configs(base)) {
+    EXPECT_EQ(make_run_layout(config, world().size()).first_replicas, 2);
+    const Curve got = train_curve<Fp64>(config, world(), 6);
+    expect_curve<Fp64>(got, wanted, 1e-10, text_of(config) + ", two levels");
+    EXPECT_EQ(train_curve<Fp64>(config, world(), 6), got) << "other bits in another run";
+  }
+}
+
 // Layouts that between them have all kinds of cuts.
 std::vector<Overrides> some_layouts() {
   const Overrides sp = {"parallel.sequence_parallel=true"}, zb = {"parallel.schedule=zero_bubble"},

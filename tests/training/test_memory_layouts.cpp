@@ -70,6 +70,12 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
   }
 }
 
+TEST(MemoryLayouts, OfSumsInTwoLevels) {
+  const SharedFolder folder("memory_two_levels");
+  for (const RunConfig& config : two_level_configs(large_config(folder)))
+    expect_predicted_memory<Fp32>(config);
+}
+
 // Of a model so small that what tensor ranks add lies in one short message; and of one whose sums are cut into slices.
 TEST(MemoryLayouts, AStepNeedsNoMoreThanATrainerHas) {
   const SharedFolder folder("memory_step");

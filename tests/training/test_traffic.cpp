@@ -82,6 +82,12 @@ TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
   }
 }
 
+TEST(Traffic, SumsInTwoLevelsSendWhatTheFormulasSay) {
+  const SharedFolder folder("traffic_two_levels");
+  for (const RunConfig& config : two_level_configs(eight_layers(folder)))
+    expect_predicted_bytes<Fp32>(config);
+}
+
 // A table of more than one bucket, stages that differ in their layers.
 TEST(Traffic, LargerAndUnevenModelsToo) {
   const SharedFolder folder("traffic_larger");

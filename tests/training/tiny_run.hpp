@@ -104,7 +104,6 @@ struct TrainerOn {
         trainer(ExecSpace(), config, layout, mesh) {}
 };
 
-/// Losses and gradient norms of the first steps.
 /// Layouts to verify without those of these ZeRO stages, where what is tested does not depend on them.
 inline std::vector<std::vector<std::string>> layouts_without_zero(const RunConfig& config, int world_size,
                                                                   std::initializer_list<int> stages) {
@@ -161,6 +160,32 @@ Curve curve_of_one_rank(const RunConfig& config, int steps) {
 /// The same run on all ranks of the world, laid out another way.
 inline RunConfig laid_out(const RunConfig& config, const std::vector<std::string>& overrides) {
   return parse_run_config(to_toml(config), "layout", overrides, world().size());
+}
+
+/// Layouts with sums of gradients in two levels, in every ZeRO stage, with several micro-batches a step: of four and
+/// eight ranks.
+inline std::vector<RunConfig> two_level_configs(const RunConfig& base) {
+  std::vector<RunConfig> configs;
+  const int ranks = world().size();
+  const auto degrees_of = [](int tensor, int data, int pipeline) {
+    return std::vector<std::string>{fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
+                                    fmt::format("parallel.pipeline={}", pipeline), "batch.micro_batch_size=1"};
+  };
+  std::vector<std::vector<std::string>> layouts;
+  if (ranks == 4)
+    layouts = {degrees_of(1, 4, 1)};
+  if (ranks == 8)
+    layouts = {degrees_of(1, 8, 1), degrees_of(1, 4, 2), degrees_of(2, 4, 1)};
+  if (ranks == 8)
+    layouts.back().emplace_back("parallel.sequence_parallel=true");
+  for (const auto& layout : layouts)
+    for (int stage = 0; stage <= 3; ++stage) {
+      std::vector<std::string> overrides = layout;
+      overrides.push_back(fmt::format("parallel.zero_stage={}", stage));
+      configs.push_back(laid_out(base, overrides));
+      configs.back().most_summed_at_once = 1;
+    }
+  return configs;
 }
 
 }  // namespace espalier::test
