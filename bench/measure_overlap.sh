@@ -11,7 +11,7 @@ find_programs "$@"
 export OMP_NUM_THREADS=1
 enter_scratch
 pack_numbers
-cat >emulated.toml <<'TOML'
+cat >run.toml <<'TOML'
 [model]
 vocab_size = 256
 max_sequence_length = 16
@@ -23,6 +23,8 @@ global_batch_size = 2
 micro_batch_size = 1
 [run]
 steps = 5
+TOML
+cat >emulate.toml <<'TOML'
 [emulate]
 forward = "50ms"
 backward_input = "300ms"
@@ -33,8 +35,8 @@ printf '%-28s%12s%16s%12s%10s\n' layers gradients "reduction takes" exposed hidd
 # measure LAYERS CHANNELS BYTES_PER_SECOND
 measure() {
   local name=$1x$2-$3
-  logged "$name.txt" "$mpiexec" -n 2 "$espalier" train emulated.toml "run.directory=$name" "model.num_layers=$1" \
-    "model.hidden_size=$2" "model.ffn_hidden_size=$((4 * $2))" "emulate.bandwidth=$3"
+  logged "$name.txt" "$mpiexec" -n 2 "$espalier" train run.toml --emulate emulate.toml "run.directory=$name" "model.num_layers=$1" \
+    "model.hidden_size=$2" "model.ffn_hidden_size=$((4 * $2))" --emulate "bandwidth=$3"
   python3 - "$name/metrics.jsonl" "$3" "$1 of $2 channels" <<'PYTHON'
 import json, statistics, sys
 steps = [step for step in map(json.loads, open(sys.argv[1])) if step["step"] > 1]
