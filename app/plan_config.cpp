@@ -43,6 +43,8 @@ void require_settings(const std::vector<std::string>& settings) {
     };
     if (setting.find('=') == std::string::npos || key.find('.') == std::string::npos)
       refuse("a setting cannot be read", "section.key=value", "--set data.train=train.bin run.steps=1000");
+    if (key.starts_with("emulate."))
+      refuse("emulation is no part of a config", "keys of a config", "give it to train with --emulate");
     if (is_planned(key))
       refuse("a setting of what the plan decides", "keys of [data], [optimizer], [run] and the like",
              "change --model, --batch or --sequence-length, or fix the choice with --fix or --precision");
@@ -130,7 +132,7 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
 std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
   std::vector<std::string> kept;
   for (const std::string& setting : settings)
-    if (setting.starts_with("precision.") || setting.starts_with("emulate."))
+    if (setting.starts_with("precision."))
       kept.push_back(setting);
   return kept;
 }
@@ -186,8 +188,9 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   }
   const std::vector<std::string> planned = planned_settings(problem, price.layout);
   all.insert(all.end(), planned.begin(), planned.end());
-  config.toml = header(problem, price, settings, config.to_fill) +
-                to_toml(parse_run_config(text, name, all, devices, Libraries::known));
+  RunConfig planned_run = parse_run_config(text, name, all, devices, Libraries::known);
+  planned_run.emulate = {};  // where the model is that of a run which emulated
+  config.toml = header(problem, price, settings, config.to_fill) + to_toml(planned_run);
   return config;
 }
 

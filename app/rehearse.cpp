@@ -11,6 +11,7 @@
 
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
@@ -20,6 +21,7 @@
 #include "io/own_output.hpp"
 #include "io/run_directory.hpp"
 #include "planning/runnable.hpp"
+#include "training/emulate_keys.hpp"
 
 namespace espalier {
 namespace {
@@ -32,6 +34,7 @@ struct RehearsalFiles {
   explicit RehearsalFiles(const Path& in) : directory(in) {}
   Path directory;
   Path config = directory / "rehearsal.toml";
+  Path emulation = directory / "emulate.toml";
   Path tokens = directory / "tokens.bin";
   Path log = directory / "log.txt";
   Path run = directory / "run";
@@ -56,7 +59,7 @@ void prepare(const RehearsalFiles& files) {
   std::filesystem::create_directories(files.directory, error);
   if (error)
     throw_write_error("cannot make a directory", files.directory, error.value());
-  for (const Path& old : {files.tokens, files.log, files.run})
+  for (const Path& old : {files.emulation, files.tokens, files.log, files.run})
     if (std::filesystem::remove_all(old, error); error)
       throw_write_error("cannot remove what an earlier rehearsal left", old, error.value());
 }
@@ -151,7 +154,7 @@ nlohmann::json run_ranks(const std::string& mpiexec, int num_ranks, const Rehear
   std::vector<std::string> command = words_of(mpiexec);
   command.insert(command.end(),
                  {"-n", std::to_string(num_ranks), std::filesystem::read_symlink("/proc/self/exe").string(), "train",
-                  files.config.string()});
+                  files.config.string(), "--emulate", files.emulation.string()});
   const int code = exit_code_of(command, files.log);
   const std::optional<RunRecord> record = read_run_record(files.run);
   if (!record || record->state != "completed")
@@ -223,8 +226,10 @@ RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, c
                          .rehearsal = make_rehearsal(problem, layout, files.tokens.string(), files.run.string(),
                                                      options.seconds, num_cores()),
                          .step = {}};
-  write_output(files.config, rehearsal_mark,
-               fmt::format("{}{}", rehearsal_mark.begin, to_toml(result.rehearsal.config)));
+  RunConfig config = result.rehearsal.config;
+  const RunConfig::Emulate emulate = std::exchange(config.emulate, {});
+  write_output(files.config, rehearsal_mark, fmt::format("{}{}", rehearsal_mark.begin, to_toml(config)));
+  write_output(files.emulation, rehearsal_mark, fmt::format("{}{}", rehearsal_mark.begin, all_emulate_keys(emulate)));
   write_rehearsal_tokens(result.rehearsal, files.tokens);
   print_note("rehearsing on {} ranks: {}\n", layout.num_devices(), layout.text());
   const nlohmann::json details = run_ranks(options.mpiexec, layout.num_devices(), files);

@@ -25,6 +25,7 @@
 #include "parallel/process_limits.hpp"
 #include "parallel/runtime.hpp"
 #include "training/config_warnings.hpp"
+#include "training/emulate_keys.hpp"
 #include "training/emulated_network.hpp"
 #include "training/hugging_face_start.hpp"
 #include "training/init_from.hpp"
@@ -42,6 +43,7 @@ namespace {
 struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;
+  std::vector<std::string> emulate;
   TrainOptions train;
   bool dry_run = false;
   bool events = false;
@@ -61,7 +63,7 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
   if (layout.pipeline > 1)
     console.note(fmt::format("layers of each stage: {}", fmt::join(config.layout.layers, ", ")));
   if (config.emulates())
-    console.note("[emulate] is on: operations and messages take at least the times given");
+    console.note("--emulate is on: operations and messages take at least the times given");
   for (const std::string& warning : config_warnings(config, runtime.size()))
     console.note("warning: " + warning);
 }
@@ -78,7 +80,8 @@ std::string end_text(TrainOutcome outcome, const std::string& directory) {
 
 int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<EndAtStopRequest>& launching) {
   options.train.program = program_text();
-  RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
+  RunConfig config = read_run_config(options.config, options.overrides, runtime.size(), Libraries::present,
+                                     read_emulation(options.emulate));
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
   require_same_start(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
@@ -145,10 +148,14 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_flag("--retry", options->train.retry, "launch although several launches made no progress (exit 93)");
   command->add_flag("--new-data", options->train.new_data,
                     "resume although the token files are not those of the checkpoint");
+  one_value_each(*command->add_option("--emulate", options->emulate,
+                                      "for tests: times of another machine; TOML file with a section [emulate], or "
+                                      "key=value; may be given several times"));
   command->add_option(
       "--replay", options->replay,
       "compute the step of RUN/incidents/... again, on one rank, sample by sample; the config is in there");
-  command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
+  command->add_flag("--keys", options->keys,
+                    "print every key of a config with its default and meaning; with --emulate: its keys");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
   command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
   const CLI::Option* const ranks =
@@ -170,6 +177,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
     refuse_empty_values(*command);
     if (options->events && !options->dry_run)
       throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
+    if (!options->emulate.empty() && !options->replay.empty())
+      throw CLI::ValidationError("--emulate", "does nothing in a --replay");
     if (ranks->count() > 0 && !options->dry_run)
       throw CLI::ValidationError("--ranks", "belongs to --dry-run; mpiexec -n gives a run its ranks");
     if (ranks_per_node->count() > 0 && !options->dry_run)
@@ -179,7 +188,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
     chosen.resumes = chosen.needs_runtime && options->replay.empty();
     chosen.action = [options, &chosen](Runtime* runtime) {
       if (options->keys) {
-        print_answer("{}", to_toml(RunConfig{}));
+        print_answer(
+            "{}", options->emulate.empty() ? to_toml(RunConfig{}) : all_emulate_keys(read_emulation(options->emulate)));
         return 0;
       }
       if (!options->replay.empty()) {
@@ -201,7 +211,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
                           std::back_inserter(options->overrides));
       if (!options->dry_run)
         return train_command(*options, *runtime, chosen.launching);
-      RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known);
+      RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known,
+                                         read_emulation(options->emulate));
       config.ranks_per_node = options->ranks_per_node;
       require_init_from(config, options->train);
       return dry_run(config, options->ranks, options->events);

@@ -41,12 +41,14 @@ eval_interval = 40
 eval_samples = 32
 trace_first_step = 60
 trace_steps = 1
+TOML
+cat >emulate.toml <<'TOML'
 [emulate]
 forward = "4ms"
 backward_input = "4ms"
 backward_weight = "4ms"
 TOML
-logged train.txt "$mpiexec" -n 4 "$espalier" train run.toml
+logged train.txt "$mpiexec" -n 4 "$espalier" train run.toml --emulate emulate.toml
 sed -i 's/{"name":"host","value":"[^"]*"}/{"name":"host","value":"node1"}/' pipeline/report.html
 "$chromium" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --window-size=1200,2700 \
   --force-device-scale-factor=0.75 --virtual-time-budget=2000 --screenshot="$root/docs/pictures/report.png" \

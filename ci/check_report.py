@@ -48,7 +48,7 @@ trace_steps = 1
 interval = 60
 """
 PIPELINE = ["parallel.pipeline=4", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "run.steps=4",
-            *(f"emulate.{part}=5ms" for part in ("forward", "backward_input", "backward_weight"))]
+            *(word for part in ("forward", "backward_input", "backward_weight") for word in ("--emulate", f"{part}=5ms"))]
 
 # Before the page: what its script does wrong, and what its security policy refuses.
 PROBE = """<head><script>window.found = [];

@@ -138,7 +138,7 @@ ReportJson facts_of(const RecordedRun& run) {
                        setup.layout.micro_batch));
   add_fact(facts, "precision", to_string(setup.layout.precision));
   if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)
-    add_fact(facts, "emulated", "operations or links are slowed down to given times ([emulate])");
+    add_fact(facts, "emulated", "operations or links are slowed down to given times (--emulate)");
   add_fact(facts, "started",
            run.record.started + (run.record.starts > 1 ? fmt::format(", launch {}", run.record.starts) : ""));
   if (!run.record.ended.empty())

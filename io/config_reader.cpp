@@ -92,6 +92,18 @@ ConfigReader::~ConfigReader() = default;
 
 void ConfigReader::leave(std::string_view section) { data_->left.emplace(section); }
 
+void ConfigReader::refuse(std::string_view section, const std::string& reason) {
+  const std::string name(section);
+  const auto header = data_->sections.find(name);
+  const auto key = data_->given.lower_bound({name, ""});
+  const bool has_key = key != data_->given.end() && key->first.first == name;
+  if (header == data_->sections.end() && !has_key)
+    return;
+  const ConfigPosition position = header != data_->sections.end() ? header->second : key->second.position;
+  data_->problems.push_back({position, fmt::format("[{}] {}", section, reason)});
+  leave(section);
+}
+
 bool ConfigReader::was_refused(std::string_view section, std::string_view key) const {
   return data_->refused_keys.contains(display(section, key));
 }

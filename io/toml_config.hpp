@@ -63,6 +63,9 @@ class ConfigReader {
   /// None of the keys of this section is unknown: they are for others.
   void leave(std::string_view section);
 
+  /// Whatever is given of this section is one problem.
+  void refuse(std::string_view section, const std::string& reason);
+
   /// Call after all reads, before the problems that several keys make together: what was given but never asked for is
   /// unknown, and the key that it was probably meant for counts as refused.
   void check_unknown();

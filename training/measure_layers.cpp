@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "core/kokkos_compat.hpp"
+#include "io/input_limits.hpp"
 #include "models/cost.hpp"
 #include "models/decoder.hpp"
 #include "parallel/collectives.hpp"
@@ -85,7 +86,8 @@ std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
   try {
     const RunConfig stored =
-        read_run_config(path, {"parallel.data=1", "parallel.tensor=1"}, config.layout.pipeline, Libraries::known);
+        parse_run_config(read_file(path, ExitCode::data, LargestFile::config), path.string(),
+                         {"parallel.data=1", "parallel.tensor=1"}, config.layout.pipeline, Libraries::known);
     if (stored.layout.pipeline == config.layout.pipeline &&
         stored.layout.virtual_stages == config.layout.virtual_stages &&
         stored.layout.assignment == config.layout.assignment &&

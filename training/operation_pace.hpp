@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// Lets an operation last as long as on the machine that is imitated ([emulate]): it does its small real work, then
+/// Lets an operation last as long as on the machine that is imitated (--emulate): it does its small real work, then
 /// sleeps for what is missing, block by block, so that what happens between blocks happens at the right time.
 class OperationPace {
  public:

@@ -18,7 +18,7 @@
 namespace espalier {
 namespace {
 
-// Bytes that a rank sends in a step, each counted as often as [emulate] says.
+// Bytes that a rank sends in a step, each counted as often as the emulation says.
 struct CountedTraffic {
   double tensor = 0;
   double pipeline = 0;
@@ -54,7 +54,7 @@ CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, in
   });
 }
 
-// The links and times of [emulate].
+// The links and times that are emulated.
 class Emulation {
  public:
   Emulation(const RunConfig& config, const Layout& layout)
@@ -68,7 +68,7 @@ class Emulation {
   TimePrediction predict() const {
     const Simulation with_messages = simulation(1);
     const Simulation without = simulation(0);
-    TimePrediction prediction{.source = "the times of [emulate]"};
+    TimePrediction prediction{.source = "the times of --emulate"};
     double data = 0;
     for (std::size_t stage = 0; stage < schedules_.size(); ++stage)
       data = std::max(data, exposed_reduction(stage) + exposed_units(stage));
@@ -205,7 +205,7 @@ class Emulation {
 
 constexpr double uncalibrated_error = 0.5;  // of times that nobody measured on such a machine at such work
 
-// What [emulate] imitates beside the faults that it injects, and a rehearsal's note, which changes nothing.
+// What is emulated beside the faults that it injects, and a rehearsal's note, which changes nothing.
 RunConfig::Emulate without_faults(RunConfig::Emulate emulate) {
   const RunConfig::Emulate none;
   emulate.slow_rank = none.slow_rank;
@@ -298,8 +298,8 @@ TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double g
     return {.time = predict_emulated_time(config, layout)};
   if (without_faults(config.emulate) != RunConfig::Emulate{})
     return {.why_not =
-                "[emulate] imitates links between real operations, which is neither this machine nor another: "
-                "leave them out, or imitate the operations too (emulate.forward)"};
+                "--emulate imitates links between real operations, which is neither this machine nor another: "
+                "leave them out, or imitate the operations too (--emulate forward=...)"};
   if (std::string reason = why_no_price(layout); !reason.empty())
     return {.why_not = std::move(reason)};
   if (!config.run.cluster.empty())

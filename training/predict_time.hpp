@@ -28,8 +28,8 @@ struct TimeOutlook {
   std::string why_not = {};
 };
 
-/// What `train` tells of its step: by [emulate] where that imitates operations, else by run.cluster, or without it by
-/// the GEMM rate. Of the healthy run: faults that [emulate] injects are what is to stand out against it.
+/// What `train` tells of its step: by --emulate where that imitates operations, else by run.cluster, or without it by
+/// the GEMM rate. Of the healthy run: faults that --emulate injects are what is to stand out against it.
 /// @param gemm_rate FLOP/s of all ranks together
 TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double gemm_rate);
 
@@ -39,7 +39,7 @@ TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double g
 TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cluster& cluster,
                          const std::string& source);
 
-/// Of a run with [emulate]: the same lists in the simulator with the times and links that the config gives.
+/// Of a run with --emulate: the same lists in the simulator with the times and links that it gives.
 TimePrediction predict_emulated_time(const RunConfig& config, const Layout& layout);
 
 /// The machine that run.cluster names. @throws Error (usage) that names the key, whose file may lie beside another

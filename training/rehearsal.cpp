@@ -135,7 +135,7 @@ void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double 
 struct TinyTraffic {
   double seconds_a_tensor_byte = 0;  // priced, on the cluster
   double message_bytes = 0;          // between stages
-  double reduced_bytes = 0;          // of those that [emulate] scales
+  double reduced_bytes = 0;          // of those that emulation scales
 };
 
 double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {

@@ -10,7 +10,7 @@
 #include "training/run_config.hpp"
 
 // A plan executed before its cluster exists: `train` runs the layout with its lists and communicators on as many ranks,
-// a tiny model in the place of the planned one, and [emulate] makes operations and messages last as they are priced.
+// a tiny model in the place of the planned one, and emulation makes operations and messages last as they are priced.
 
 namespace espalier {
 

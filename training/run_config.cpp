@@ -9,7 +9,6 @@
 #include <array>
 #include <filesystem>
 #include <limits>
-#include <sstream>
 
 #include "core/error.hpp"
 #include "core/ops/attention_library.hpp"
@@ -18,6 +17,7 @@
 #include "io/toml_config.hpp"
 #include "models/model_section.hpp"
 #include "training/config_visitors.hpp"
+#include "training/emulate_keys.hpp"
 #include "training/validate_config.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -185,65 +185,17 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("trace_steps", c.run.trace_steps, not_negative, "steps in trace/; 0: none");
 }
 
-// The keys that no user needs: of tests and rehearsals.
-template <class Emulate, class Visitor>
-void visit_emulate(Emulate& e, Visitor&& v) {
-  v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
-  v.seconds("forward", e.forward, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("backward_input", e.backward_input, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("backward_weight", e.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
-  v.seconds("optimizer", e.optimizer, {0, 1e6}, "of one update");
-  v.seconds("latency", e.latency, {0, 1e6}, "of a message within a node");
-  v.real("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
-  v.seconds("node_latency", e.node_latency, {0, 1e6}, "of a message between nodes");
-  v.real("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
-  v.integer("ranks_per_node", e.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
-  v.integers("part_percent", e.part_percent, {1, 100000},
-             "of these times, for each chunk in forward order; []: 100 each");
-  v.integers("backward_percent", e.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
-  v.real("message_scale", e.message_scale, {0, 1e18}, "factor of the bytes of messages");
-  v.real("tensor_message_scale", e.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
-  v.real("data_message_scale", e.data_message_scale, {0, 1e18},
-         "further factor of gradients, except for norms shared by tensor ranks");
-  v.real("pipeline_message_scale", e.pipeline_message_scale, {0, 1e18}, "further factor between stages");
-  v.boolean("per_layer", e.per_layer, "forward and backward are times of a layer, not of a chunk");
-  v.seconds("data", e.data, {0, 1e6}, "of reading the tokens of a step");
-  v.integer("planned_microbatches", e.planned_microbatches, {0},
-            "rehearsals: micro-batches of the plan; 0: no rehearsal");
-  v.integer("slow_rank", e.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
-  v.real("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
-  v.integers("delayed_link", e.delayed_link, {0, degree.max},
-             "a fault: messages from the first rank to the second are late; []: none");
-  v.seconds("delay", e.delay, {0, 1e6}, "time by which they are late");
-}
-
-std::string keys_of(const RunConfig::Emulate& emulate) {
-  WritingVisitor writer;
-  visit_emulate(emulate, writer);
-  return writer.result();
-}
-
-// Its header, and the keys that are not as usual.
-std::string changed_keys_of(const RunConfig::Emulate& emulate) {
-  const std::string usual = keys_of({});
-  std::istringstream lines(keys_of(emulate));
-  std::string text;
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with('[') || usual.find("\n" + line + "\n") == std::string::npos)
-      text += line + "\n";
-  return text;
-}
-
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
-RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
+RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries, const RunConfig::Emulate& emulate = {}) {
   RunConfig config;
+  config.emulate = emulate;
   config.optimizer.minimum_learning_rate = not_given;
   config.layout.micro_batch = 0;  // not given: by layout
   ReadingVisitor read(reader);
   visit_keys(config, read);
-  visit_emulate(config.emulate, read);
+  read_emulate_keys(reader, config.emulate);
   config.model.shape = in_one_spelling(config.model.shape);
   reader.check_unknown();
   if (config.optimizer.minimum_learning_rate == not_given) {
@@ -298,9 +250,10 @@ LearningRate RunConfig::learning_rate() const {
 }
 
 RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
-                          Libraries libraries) {
+                          Libraries libraries, const RunConfig::Emulate& emulate) {
   ConfigReader reader(file, overrides);
-  return resolve(reader, world_size, libraries);
+  reader.refuse("emulate", "is no part of a config; give these keys to train with --emulate, as FILE or key=value");
+  return resolve(reader, world_size, libraries, emulate);
 }
 
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
@@ -354,7 +307,7 @@ void require_known_keys(const Path& run_directory, const std::string& program) {
     ConfigReader reader(read_file(file, ExitCode::data, LargestFile::config), file.string(), {});
     RunConfig config;
     visit_keys(config, ReadingVisitor(reader));
-    visit_emulate(config.emulate, ReadingVisitor(reader));
+    read_emulate_keys(reader, config.emulate);
     reader.finish();
   } catch (const Error& error) {
     throw Error(ExitCode::data, {.what = error.report().what,
@@ -368,10 +321,8 @@ void require_known_keys(const Path& run_directory, const std::string& program) {
 std::string to_toml(const RunConfig& config) {
   WritingVisitor writer;
   visit_keys(config, writer);
-  return writer.result() + (config.emulates() ? "\n" + changed_keys_of(config.emulate) : "");
+  return writer.result() + (config.emulates() ? "\n" + changed_emulate_keys(config.emulate) : "");
 }
-
-std::string all_emulate_keys() { return keys_of({}); }
 
 bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
 

@@ -109,8 +109,8 @@ struct RunConfig {
     Index trace_steps = 0;
   } run;
 
-  /// Another machine to imitate. Users are not shown these keys; observers and hooks do what they say (training/
-  /// step_pace.hpp, training/emulated_network.hpp).
+  /// Another machine to imitate (training/emulate_keys.hpp); observers and hooks do it (training/step_pace.hpp,
+  /// training/emulated_network.hpp).
   struct Emulate {
     double forward = 0;  ///< seconds of one operation, of the whole chunk
     double backward_input = 0;
@@ -153,10 +153,12 @@ enum class Libraries { present, known };
 
 /// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates
 /// for `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
+/// @param emulate what is to be emulated; a user's config does not say it (training/emulate_keys.hpp)
 RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
-                          Libraries libraries = Libraries::present);
+                          Libraries libraries = Libraries::present, const RunConfig::Emulate& emulate = {});
 
-/// The same from a text; `name` stands for the file in messages.
+/// The same from a text that to_toml() wrote or a program makes, which may have [emulate]; `name` stands for the file
+/// in messages.
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
                            int world_size, Libraries libraries = Libraries::present);
 
@@ -176,12 +178,9 @@ std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfi
 /// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known
 void require_known_keys(const Path& run_directory, const std::string& program);
 
-/// The resolved config as TOML, each key with its comment; reads back equal. Of [emulate], which is for tests and
-/// rehearsals and not for users, only what was set.
+/// The resolved config as TOML, each key with its comment; parse_run_config() reads it back equal. What is emulated
+/// follows as [emulate].
 std::string to_toml(const RunConfig& config);
-
-/// All keys of [emulate] with their defaults and meanings, as TOML.
-std::string all_emulate_keys();
 
 /// A key of [model] for dropout: shapes of weights do not depend on it.
 bool is_dropout(const std::string& key);

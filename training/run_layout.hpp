@@ -26,7 +26,7 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout);
 /// recomputation of the stage that they lie on. `costs` is asked once for each mode.
 std::vector<Index> balanced_layers(const RunConfig& config, const std::function<LayerCosts(Recompute)>& costs);
 
-/// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
+/// How gradients are reduced. Where tiny tensors stand for large ones (--emulate message_scale), buckets shrink with
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);
 

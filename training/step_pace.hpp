@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// Lets what this rank computes in a step last as long as [emulate] says, by sleeping in it.
+/// Lets what this rank computes in a step last as long as --emulate says, by sleeping in it.
 class StepPace : public StepObserver {
  public:
   /// Observes the rank as long as it lives, where anything is emulated. `mesh` must outlive it.

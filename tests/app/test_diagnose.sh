@@ -12,7 +12,7 @@ source "$(dirname "$0")/tiny_run.sh"
 run() {
   local name=$1; shift
   exits 0 "$mpiexec" -n "$ranks" "${preflags[@]}" "$espalier" train tiny.toml "run.directory=$name" run.steps=8 \
-    model.num_layers=8 batch.micro_batch_size=1 emulate.latency=1e-6 "$@"
+    model.num_layers=8 batch.micro_batch_size=1 --emulate latency=1e-6 "$@"
 }
 # names RUN CAUSE SIZE: this cause first, with its size within 20 %; of a ratio what it is above 1.
 names() {
@@ -29,20 +29,20 @@ PY
 finds() { names "$@" || fail "$1: not $2 of size $3 first"; }
 
 # Imitated operations of a whole model, and of stages.
-operations=(emulate.forward=0.01 emulate.backward_input=0.01 emulate.backward_weight=0.01)
-staged=("parallel.pipeline=$ranks" emulate.per_layer=true emulate.forward=0.003 emulate.backward_input=0.003
-        emulate.backward_weight=0.003)
+operations=(--emulate forward=0.01 --emulate backward_input=0.01 --emulate backward_weight=0.01)
+staged=("parallel.pipeline=$ranks" --emulate per_layer=true --emulate forward=0.003 --emulate backward_input=0.003
+        --emulate backward_weight=0.003)
 last=$((ranks - 1))
 
-run slow_rank "parallel.data=$ranks" "${operations[@]}" "emulate.slow_rank=$last" emulate.slow_factor=1.5
+run slow_rank "parallel.data=$ranks" "${operations[@]}" --emulate "slow_rank=$last" --emulate slow_factor=1.5
 finds slow_rank slow_rank 0.5
-run slow_stage "${staged[@]}" emulate.slow_rank=1 emulate.slow_factor=1.6
+run slow_stage "${staged[@]}" --emulate slow_rank=1 --emulate slow_factor=1.6
 finds slow_stage slow_rank 0.6
-run slow_link "${staged[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
+run slow_link "${staged[@]}" --emulate 'delayed_link=[0,1]' --emulate delay=0.06
 finds slow_link slow_link 0.06
-run slow_replica_link "parallel.data=$ranks" "${operations[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
+run slow_replica_link "parallel.data=$ranks" "${operations[@]}" --emulate 'delayed_link=[0,1]' --emulate delay=0.06
 finds slow_replica_link slow_link 0.06
-run stalled_loader "parallel.data=$ranks" "${operations[@]}" emulate.data=0.1
+run stalled_loader "parallel.data=$ranks" "${operations[@]}" --emulate data=0.1
 finds stalled_loader data_stall 0.1
 if ((ranks == 2)); then
   run uneven "${staged[@]}" 'parallel.layers_per_stage=[6,2]'
@@ -52,8 +52,8 @@ if ((ranks == 2)); then
   finds bubble bubble 0.333
   # A rank that really computes: its own work takes twice as long. Other programs on the machine may disturb one attempt.
   for attempt in 1 2 3; do
-    run "really_slow_$attempt" parallel.data=2 model.hidden_size=128 model.max_sequence_length=64 emulate.slow_rank=1 \
-      emulate.slow_factor=2
+    run "really_slow_$attempt" parallel.data=2 model.hidden_size=128 model.max_sequence_length=64 --emulate slow_rank=1 \
+      --emulate slow_factor=2
     names "really_slow_$attempt" slow_rank 1 && break
     ((attempt < 3)) || fail "really_slow: not slow_rank of size 1 first"
   done
@@ -67,7 +67,7 @@ fi
 
 # A slow run beside a good one, as people read it.
 run good "parallel.data=$ranks" "${operations[@]}"
-says "from the times of [emulate]"
+says "from the times of --emulate"
 ! grep -q "+-" out.txt || fail "an error bar of imitated times, which nobody knows"
 expect 0 '"explained_by": "slow_rank"' "$espalier" diagnose slow_rank --against good --json
 expect 0 "against good" "$espalier" diagnose slow_rank --against good
@@ -139,7 +139,7 @@ if ((ranks == 2)); then
 
   # A rank that is killed: who, where, who waited.
   "$mpiexec" -n 2 "${preflags[@]}" "$espalier" train tiny.toml run.directory=killed run.steps=1000 parallel.pipeline=2 \
-    emulate.forward=0.05 emulate.latency=1e-6 >killed.txt 2>&1 &
+    --emulate forward=0.05 --emulate latency=1e-6 >killed.txt 2>&1 &
   launcher=$!
   wait_for killed/metrics.jsonl
   victim=$(python3 -c 'import json; print(json.load(open("killed/run.json"))["pid"])')

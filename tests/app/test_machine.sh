@@ -19,7 +19,7 @@ grep -q '"predicted_step_seconds"' run/run.json || fail "run.json has no predict
 grep -q '"source": "machine.toml"' run/prediction.json || fail "prediction.json does not name its source" run/prediction.json
 # A planted fault is seen beside the prediction of the healthy run.
 expect 0 "from machine.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=slow run.cluster=machine.toml \
-  emulate.slow_rank=1 emulate.slow_factor=1.5
+  --emulate slow_rank=1 --emulate slow_factor=1.5
 # A file that was measured otherwise says so.
 expect 0 "has no bf16" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=bf16 run.cluster=machine.toml \
   precision.compute=bf16

@@ -259,7 +259,7 @@ verify8() {
 
 # ---- Ranks that stop, die, or start differently ----
 faults() {
-  local slow=(emulate.forward=0.02 emulate.backward_input=0.02 emulate.latency=1e-6 parallel.pipeline=2 parallel.tensor=2)
+  local slow=(--emulate forward=0.02 --emulate backward_input=0.02 --emulate latency=1e-6 parallel.pipeline=2 parallel.tensor=2)
 
   exits 2 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike : \
     -n 1 "$espalier" train tiny.toml run.directory=unlike optimizer.learning_rate=2e-3

@@ -174,8 +174,9 @@ expect 0 "note: its run.cluster is a100-80" "${small[@]}" --cluster a100-80 --cl
 expect 0 'cluster = "a100-80:1x8"' cat common.toml
 expect 0 "memory" "$espalier" train common.toml --dry-run --ranks 8
 expect 0 "wrote set.toml" "${small[@]}" --cluster a100-80 --config set.toml \
-  --set precision.gradient_reduction=compute emulate.forward=0.1 run.steps=5
-expect 0 "# not in this prediction: precision.gradient_reduction=compute, emulate.forward=0.1" cat set.toml
+  --set precision.gradient_reduction=compute run.steps=5
+expect 0 "# not in this prediction: precision.gradient_reduction=compute" cat set.toml
+expect 2 "emulation is no part of a config" "${small[@]}" --cluster a100-80 --config no.toml --set emulate.forward=0.1
 expect 8 "cannot create a file" "${small[@]}" --cluster a100-80 --memo /proc/no.md
 expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
 expect 2 "--memo with --layout" "${small[@]}" --cluster a100-80 --layout data=4,tensor=2 --memo no.md

@@ -63,7 +63,7 @@ says "no_such_mpiexec"
 # A run that starts and fails: its exit code. (Percentages of parts count from 100, so a second stands for a hundred.)
 cat >deadline.sh <<END
 #!/bin/sh
-exec $mpiexec "\$@" run.communication_timeout=2 emulate.forward=1
+exec $mpiexec "\$@" run.communication_timeout=2 --emulate forward=1
 END
 chmod +x deadline.sh
 expect 6 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse late --mpiexec ./deadline.sh
@@ -83,7 +83,7 @@ printf '#!/bin/sh\n%s "$@"\nexit 14\n' "$mpiexec" >careless.sh
 ends_as careless 0 "rehearsed on 2 ranks"
 cat >killed$$.sh <<END
 #!/bin/sh
-$mpiexec "\$@" emulate.forward=1 &
+$mpiexec "\$@" --emulate forward=1 &
 while ! grep -q '"running"' killed$$/run/run.json 2>/dev/null; do sleep 0.1; done
 pkill -9 -f "^$espalier train killed$$/rehearsal.toml"
 wait \$!

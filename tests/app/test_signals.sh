@@ -8,7 +8,7 @@ four_ranks=("$@" -n 4)
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 layout=(run.steps=30 parallel.pipeline=2 'parallel.layers_per_stage=[1,1]' checkpoint.interval=2)
-slow=(emulate.forward=0.02)  # in the first start only: time for a signal
+slow=(--emulate forward=0.02)  # in the first start only: time for a signal
 is_open_mpi() { "$1" --version 2>/dev/null | grep -q "Open MPI\|OpenRTE"; }
 
 expect 0 "completed" "${four_ranks[@]}" "$espalier" train tiny.toml run.directory=whole "${layout[@]}"

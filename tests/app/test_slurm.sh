@@ -9,7 +9,7 @@ source "$root/tests/app/tiny_run.sh"
 export ESPALIER=$espalier OMP_NUM_THREADS=1 ESPALIER_BIND=0  # several jobs share the cores
 ln -s "$root/examples" examples
 steps=200
-slow=(emulate.forward=0.1)  # two micro-batches a step: 40 s
+slow=(--emulate forward=0.1)  # two micro-batches a step: 40 s
 endless=("${slow[@]}" run.steps=1000000)
 
 # submit NAME [OPTION...] SCRIPT ARGUMENT...: two ranks, with a log of that name; prints the job's number.

@@ -280,6 +280,42 @@ TEST(PipelineOverlap, ReductionGoesOnWhileAReceiveWaits) {
   EXPECT_GT(num_finished, 0);
 }
 
+/// Of each gather of a layer's weights: whether a block was computed while it was under way.
+class GathersBehindBlocks : public StepObserver {
+ public:
+  GathersBehindBlocks() { world().state()->context->observers.add(*this); }
+  ~GathersBehindBlocks() override { world().state()->context->observers.remove(*this); }
+  GathersBehindBlocks(const GathersBehindBlocks&) = delete;
+  GathersBehindBlocks& operator=(const GathersBehindBlocks&) = delete;
+
+  void block_done(double, const std::function<void()>&) override { last_block_ = world().clock().now(); }
+  void spent(const SpentTime& time) override {
+    if (time.in_background && time.what.starts_with("gather layer"))
+      is_behind_.push_back(last_block_ > time.begin);
+  }
+  std::ptrdiff_t num_behind() const { return std::count(is_behind_.begin(), is_behind_.end(), true); }
+  std::ptrdiff_t num_alone() const { return std::count(is_behind_.begin(), is_behind_.end(), false); }
+
+ private:
+  double last_block_ = 0;
+  std::vector<bool> is_behind_;
+};
+
+// ZeRO-3: a layer is on its way while another is computed, over both passes of two micro-batches. The first has none.
+TEST(PipelineOverlap, LayersAreGatheredBehindBlocks) {
+  const SharedFolder folder("overlap_gathers");
+  const RunConfig config = laid_out(
+      small_config(folder), {fmt::format("parallel.data={}", world().size()), "parallel.zero_stage=3",
+                             fmt::format("batch.micro_batch_size={}", 4 / world().size()), "emulate.forward=0.01"});
+  TrainerOn<Fp32> on(config, world());
+  const EmulatedLinksGuard guard(fast_links);
+  on.trainer.step();
+  const GathersBehindBlocks gathers;
+  on.trainer.step();
+  EXPECT_EQ(gathers.num_alone(), 1);
+  EXPECT_EQ(gathers.num_behind(), 7 + 3 * 6) << "of eight layers two are at hand where the passes turn";
+}
+
 // The last stage has its part of the token table long before the first: until then it waits for work, not for the
 // links.
 TEST(PipelineOverlap, WaitingForTheTableOfTheFirstStageIsBubble) {

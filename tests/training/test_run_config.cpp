@@ -8,6 +8,7 @@
 
 #include "tests/io/support.hpp"
 #include "training/config_warnings.hpp"
+#include "training/emulate_keys.hpp"
 #include "training/predict_memory.hpp"
 #include "training/run_config.hpp"
 
@@ -55,7 +56,7 @@ TEST(RunConfig, OneModelInTwoSpellingsIsOneConfig) {
   EXPECT_EQ(to_toml(given), to_toml(derived));
 }
 
-// What rehearsals and tests hand over.
+// A record of what was run.
 TEST(RunConfig, EmulationIsWrittenWhereItIsOn) {
   EXPECT_EQ(to_toml(RunConfig{}).find("emulate"), std::string::npos);
   const RunConfig config = parse_run_config(good, "run.toml", {"emulate.forward=0.5", "emulate.part_percent=[10]"}, 1);
