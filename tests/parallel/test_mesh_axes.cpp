@@ -36,7 +36,7 @@ std::vector<MeshLayout> all_layouts(int world_size, const AxisOrder& order) {
 }
 
 /// A kind of parameter: how it is cut, and what contributes to its gradient on each rank.
-struct Kind {
+struct ParameterKind {
   const char* name;
   bool cut_over_tp = false;
   bool cut_over_ep = false;  // experts: the tokens of all ep ranks come to those who hold them
@@ -44,7 +44,7 @@ struct Kind {
   bool tied = false;         // held by the first and the last stage
 };
 
-constexpr Kind kinds[] = {
+constexpr ParameterKind kinds[] = {
     {.name = "matrix", .cut_over_tp = true},
     {.name = "norm"},
     {.name = "norm of local rows", .other_rows = true},
@@ -52,7 +52,7 @@ constexpr Kind kinds[] = {
     {.name = "token table", .cut_over_tp = true, .tied = true},
 };
 
-ParameterSpec spec_of(const Kind& kind, const MeshLayout& layout, const PerAxis& place) {
+ParameterSpec spec_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& place) {
   ParameterSpec spec{.name = kind.name, .shape = {64, 64}, .tied = kind.tied};
   for (const Axis axis : {Axis::tp, Axis::ep})
     if (axis == Axis::tp ? kind.cut_over_tp : kind.cut_over_ep)
@@ -65,14 +65,14 @@ ParameterSpec spec_of(const Kind& kind, const MeshLayout& layout, const PerAxis&
 using Elements = std::tuple<int, int, int>;                // part over tp, part over ep, stage
 using Contribution = std::tuple<int, int, int, int, int>;  // the coordinates whose tokens, rows or use differ
 
-Elements elements_of(const Kind& kind, const MeshLayout& layout, const PerAxis& place) {
+Elements elements_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& place) {
   const int last = layout.degree(Axis::pp) - 1;
   const bool is_end = place[Axis::pp] == 0 || place[Axis::pp] == last;
   return {kind.cut_over_tp ? place[Axis::tp] : 0, kind.cut_over_ep ? place[Axis::ep] : 0,
           kind.tied && is_end ? 0 : place[Axis::pp]};
 }
 
-Contribution contribution_of(const Kind& kind, const PerAxis& place) {
+Contribution contribution_of(const ParameterKind& kind, const PerAxis& place) {
   return {place[Axis::cp], kind.cut_over_ep ? 0 : place[Axis::ep], place[Axis::dp],
           kind.other_rows ? place[Axis::tp] : 0, kind.tied ? place[Axis::pp] : 0};
 }
@@ -83,7 +83,7 @@ TEST(MeshAxes, GradientsAreSummedOverAllContributionsOnce) {
   for (const int world_size : {1, 2, 4, 6, 8, 12, 16, 24, 32})
     for (const AxisOrder& order : {data_first_order, pipeline_first_order, reversed_order})
       for (const MeshLayout& layout : all_layouts(world_size, order))
-        for (const Kind& kind : kinds) {
+        for (const ParameterKind& kind : kinds) {
           std::map<Elements, std::set<Contribution>> wanted;
           for (int rank = 0; rank < world_size; ++rank) {
             const PerAxis place = layout.coordinates(rank);
