@@ -265,7 +265,9 @@ class OpsBench {
   }
 
   // Rows of logits lie as far from each other in training, too.
-  Index padded_vocabulary() const { return (shape_.vocab_size + logit_multiple - 1) / logit_multiple * logit_multiple; }
+  Index padded_vocabulary() const {
+    return (shape_.vocab_size + logits_here.multiple - 1) / logits_here.multiple * logits_here.multiple;
+  }
 
   // Elements of the sweeps over all parameters.
   Index num_flat() const { return std::min(num_parameters(shape_), Index{1} << 26); }

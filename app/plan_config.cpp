@@ -13,7 +13,7 @@
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "models/presets.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/runnable.hpp"
 #include "training/predict_time.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "core/error.hpp"
 #include "io/units.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/layout_memory.hpp"
 
 namespace espalier {
 namespace {
@@ -49,7 +49,7 @@ LayoutRoom room_for(const RunSetup& setup, const Layout& layout) {
   if (setup.attention == "own")
     problem.implementation.cudnn_attention = false;
   LayoutPrice price{.layout = layout};
-  price.memory = layout_memory(problem.model, layout, problem.implementation, problem.sequence_length);
+  price.memory = memory_of_stages(problem, layout);
   price.memory_bytes = peak_bytes(price.memory);
   price.peak_stage = peak_stage(price.memory);
   if (std::string reason = why_too_large(problem, price); !reason.empty())

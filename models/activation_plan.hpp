@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "models/embedding.hpp"
@@ -14,15 +13,6 @@
 #include "models/transformer_block.hpp"
 
 namespace espalier {
-
-/// The layers of one chunk of a rank.
-template <class P>
-struct DecoderChunk {
-  ChunkLayers layers;
-  std::optional<VocabParallelEmbedding<P>> embedding;
-  std::vector<TransformerBlock<P>> blocks;
-  std::optional<Head<P>> head;
-};
 
 /// Where each activation of a rank lies: what is kept of each micro-batch in a slot, what one block after the other
 /// overwrites in one scratch. Which saved arrays a slot has no room for is the recomputation's (is_kept).
@@ -64,8 +54,8 @@ class ActivationPlan {
   ActivationPlan() = default;
 
   /// Takes all arrays from the arenas of the slots and of the workspace.
-  ActivationPlan(Arena& slots, Arena& workspace, const std::vector<DecoderChunk<P>>& chunks, const BlockShape& shape,
-                 const ActivationMemory& memory, bool needs_full)
+  ActivationPlan(Arena& slots, Arena& workspace, const std::vector<ChunkLayers>& chunks, const BlockShape& shape,
+                 const ActivationMemory& memory)
       : shape_(shape), separate_documents_(memory.separate_documents) {
     take_scratch(workspace, chunks, memory.chunks);
     gradients_.resize(chunks.size());
@@ -74,10 +64,14 @@ class ActivationPlan {
         gradients_[c].push_back(take_gradients(workspace, chunks[c], memory.chunks[c].split));
     if (shape.rotary > 0)
       scratch_.rotary = workspace.take<State<T>>(shape.attention.sequence_length, shape.rotary);
-    if (needs_full)
+    if (needs_full(shape))
       scratch_.full = workspace.take<T>(shape.tokens(), shape.channels);
     take_slots(slots, chunks, memory);
   }
+
+  /// Whether TensorParallel needs the full form of the stream: under sequence parallelism, or for a stream of another
+  /// type.
+  static bool needs_full(const BlockShape& shape) { return shape.sequence_parallel || !std::is_same_v<T, Residual<P>>; }
 
   /// Whether slots of the same number of all chunks lie in the same memory.
   bool shares_slots() const { return shares_slots_; }
@@ -110,10 +104,10 @@ class ActivationPlan {
   }
 
   // What the chunks of a rank need while one of them computes; a chunk that recomputes more needs more.
-  void take_scratch(Arena& arena, const std::vector<DecoderChunk<P>>& chunks, const std::vector<ChunkMemory>& memory) {
+  void take_scratch(Arena& arena, const std::vector<ChunkLayers>& chunks, const std::vector<ChunkMemory>& memory) {
     TakeArrays take(arena, [&](const SavedArray& array) {
       return std::any_of(chunks.begin(), chunks.end(),
-                         [&](const DecoderChunk<P>& chunk) { return !is_kept(array, chunk.layers.recompute); });
+                         [&](const ChunkLayers& chunk) { return !is_kept(array, chunk.recompute); });
     });
     scratch_.block.each(take, shape_);
     if (!std::all_of(memory.begin(), memory.end(), [](const ChunkMemory& chunk) { return chunk.split; })) {
@@ -122,16 +116,16 @@ class ActivationPlan {
         dx = arena.take<Residual<P>>(shape_.rows, shape_.channels);
     }
     if (chunks.front().embedding)
-      scratch_.embedding = chunks.front().embedding->take_scratch(arena);
+      scratch_.embedding = VocabParallelEmbedding<P>::take_scratch(arena, shape_);
     if (chunks.back().head)
-      scratch_.head = chunks.back().head->take_scratch(arena, shape_.tokens());
+      scratch_.head = Head<P>::take_scratch(arena, shape_);
   }
 
   // With `split` each block has gradients of its own, as backward_weight comes later; without, blocks take turns with
   // those of the scratch.
-  Gradients take_gradients(Arena& arena, const DecoderChunk<P>& chunk, bool split) const {
+  Gradients take_gradients(Arena& arena, const ChunkLayers& chunk, bool split) const {
     Gradients gradients;
-    const std::size_t count = chunk.blocks.size();
+    const auto count = static_cast<std::size_t>(chunk.count);
     for (std::size_t i = 0; i <= count; ++i) {  // a message is sent or received while others work
       const bool is_message = (i == 0 && !chunk.embedding) || (i == count && !chunk.head);
       gradients.dx.push_back(split || is_message ? arena.take<Residual<P>>(shape_.rows, shape_.channels)
@@ -139,7 +133,7 @@ class ActivationPlan {
     }
     for (std::size_t i = 0; i < count; ++i) {
       gradients.blocks.push_back(split ? Block::Gradients::take(arena, shape_) : scratch_.gradients);
-      if (split && Block::recomputes_for_input(chunk.layers.recompute)) {
+      if (split && Block::recomputes_for_input(chunk.recompute)) {
         Arena measured;
         Saved saved;
         take_read_later(measured, saved);
@@ -149,16 +143,16 @@ class ActivationPlan {
     return gradients;
   }
 
-  Slot take_slot(Arena& arena, const DecoderChunk<P>& chunk) const {
+  Slot take_slot(Arena& arena, const ChunkLayers& chunk) const {
     Slot slot;
     if (chunk.embedding)
       slot.tokens = arena.take<TokenId>(shape_.tokens());
     if (separate_documents_)
       slot.positions = arena.take<int>(shape_.tokens());
     slot.x = arena.take<Residual<P>>(shape_.rows, shape_.channels);
-    TakeArrays take(arena, [&](const SavedArray& array) { return is_kept(array, chunk.layers.recompute); });
+    TakeArrays take(arena, [&](const SavedArray& array) { return is_kept(array, chunk.recompute); });
     Stream x = slot.x;
-    for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
+    for (Index i = 0; i < chunk.count; ++i) {
       Saved saved = scratch_.block;
       saved.each(take, shape_);
       saved.y = arena.take<Residual<P>>(shape_.rows, shape_.channels);
@@ -169,14 +163,14 @@ class ActivationPlan {
     }
     if (chunk.head) {
       slot.targets = arena.take<TokenId>(shape_.tokens());
-      slot.head = chunk.head->take_saved(arena, shape_.tokens());
+      slot.head = Head<P>::take_saved(arena, shape_);
     }
     return slot;
   }
 
   // Slots of each chunk, or, where that takes less, as many as all chunks ever hold together, each of which has room
   // for a micro-batch of any chunk.
-  void take_slots(Arena& arena, const std::vector<DecoderChunk<P>>& chunks, const ActivationMemory& memory) {
+  void take_slots(Arena& arena, const std::vector<ChunkLayers>& chunks, const ActivationMemory& memory) {
     Index apart = 0;
     Arena largest;
     for (std::size_t c = 0; c < chunks.size(); ++c) {

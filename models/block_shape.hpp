@@ -4,6 +4,7 @@
 
 #include "core/parameter_spec.hpp"
 #include "core/work.hpp"
+#include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
 
 namespace espalier {
@@ -31,8 +32,11 @@ struct BlockShape {
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
   bool drops_residual = false;
   DropoutPlace dropout = {};
-  Index vocabulary = 0;  ///< V/tp; the first ranks have one more where it does not divide
-  int tensor_size = 1;   ///< tp
+  Index vocabulary = 0;     ///< V/tp; the first ranks have one more where it does not divide
+  Index positions = 0;      ///< P, that are learned
+  Index logit_rows = 0;     ///< K, of the head, that exist at a time
+  Index logit_columns = 0;  ///< Vp: V/tp and, on GPUs, columns of zeros
+  int tensor_size = 1;      ///< tp
   bool sequence_parallel = false;
 
   Index tokens() const { return attention.batch * attention.sequence_length; }    ///< N
@@ -43,12 +47,13 @@ struct BlockShape {
 
 /// @param tensor_rank whose part of the vocabulary it is
 inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, bool sequence_parallel, Index batch,
-                                   Index sequence_length, int tensor_rank = 0) {
+                                   Index sequence_length, int tensor_rank = 0, LogitSizes logits = logits_on_host) {
   const bool cuts_rows = sequence_parallel && tensor_size > 1;
   // What does not divide is cut unevenly, and this is the largest part; of few heads of K and V some ranks share one.
   const auto divided_up = [&](Index extent) { return (extent + tensor_size - 1) / tensor_size; };
   const Index ffn = divided_up(config.ffn_hidden_size);
   const Index kv_heads = divided_up(config.kv_heads());
+  const Index vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size();
   return {
       .attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size(), kv_heads, config.window},
       .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
@@ -63,7 +68,10 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
       .qk_norm = config.qk_norm,
       .copies_kv = config.kv_copies(tensor_size) > 1,
       .drops_residual = config.residual_dropout > 0,
-      .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
+      .vocabulary = vocabulary,
+      .positions = config.learned_positions(),
+      .logit_rows = logit_rows(batch * sequence_length, config.vocab_size, tensor_size, logits.most),
+      .logit_columns = (vocabulary + logits.multiple - 1) / logits.multiple * logits.multiple,
       .tensor_size = tensor_size,
       .sequence_parallel = cuts_rows};
 }

@@ -62,7 +62,7 @@ Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config, co
 template <class P>
 int Decoder<P>::head_table(ParameterStore<T>& parameters, const Chunk& chunk, Placement placement) const {
   if (!config_.tied_embeddings)
-    return declare_token_table<T>(parameters, *tensor_, config_, placement, "head.weight");
+    return declare_token_table<T>(parameters, *tensor_, config_, placement, logits_here.multiple, "head.weight");
   if (chunk.embedding)
     return chunk.embedding->token_table();
   // A stage with the head alone holds a copy of the table, at the front of its flat arrays: reduced last there too.
@@ -74,18 +74,33 @@ int Decoder<P>::head_table(ParameterStore<T>& parameters, const Chunk& chunk, Pl
 template <class P>
 ActivationPlan<P> Decoder<P>::make_plan(Arena& slots, Arena& workspace, const BlockShape& shape,
                                         const ActivationMemory& memory) const {
-  return {slots, workspace, chunks_, shape, memory, tensor_->template needs_workspace<Residual<P>>()};
+  return {slots, workspace, chunk_layers(), shape, memory};
+}
+
+template <class P>
+std::vector<ChunkLayers> Decoder<P>::chunk_layers() const {
+  std::vector<ChunkLayers> layers;
+  for (const Chunk& chunk : chunks_)
+    layers.push_back(chunk.layers);
+  return layers;
+}
+
+template <class P>
+BlockShape Decoder<P>::make_shape(Index micro_batch_size, Index sequence_length) const {
+  return make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length,
+                          tensor_->rank(), logits_here);
+}
+
+template <class P>
+ActivationBytes Decoder<P>::measure(const BlockShape& shape, const ActivationMemory& memory) const {
+  return activation_bytes(record_activations(shape, scalar_type_of<T>(), scalar_type_of<Residual<P>>()), chunk_layers(),
+                          memory);
 }
 
 template <class P>
 ActivationBytes Decoder<P>::measure_activations(Index micro_batch_size, Index sequence_length,
                                                 const ActivationMemory& memory) const {
-  Arena slots;
-  Arena workspace;
-  make_plan(slots, workspace,
-            make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length),
-            memory);
-  return {slots.used_bytes(), workspace.used_bytes()};
+  return measure(make_shape(micro_batch_size, sequence_length), memory);
 }
 
 template <class P>
@@ -99,13 +114,16 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
 template <class P>
 void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length, const ActivationMemory& memory) {
   free_activations();  // the old and the new need not be there together
-  shape_ = make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length);
-  const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
+  shape_ = make_shape(micro_batch_size, sequence_length);
+  const ActivationBytes bytes = measure(shape_, memory);
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
   workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
   Arena slots(slot_memory_.data(), bytes.slots);
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
+  ESPALIER_ASSERT(slots.used_bytes() == bytes.slots && workspace.used_bytes() == bytes.workspace,
+                  fmt::format("the plan took {} + {} bytes of {} + {}", slots.used_bytes(), workspace.used_bytes(),
+                              bytes.slots, bytes.workspace));
   tensor_->use_workspace(plan_.scratch().full);
   rotary_->fill(ExecSpace(), plan_.scratch().rotary, sequence_length);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));

@@ -4,18 +4,23 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "models/activation_memory.hpp"
 #include "models/activation_plan.hpp"
 #include "parallel/stream_graph.hpp"
 
 namespace espalier {
 
-/// Bytes that activations need: of the slots, and of the workspace.
-struct ActivationBytes {
-  Index slots;
-  Index workspace;
+/// The layers of one chunk of a rank.
+template <class P>
+struct DecoderChunk {
+  ChunkLayers layers;
+  std::optional<VocabParallelEmbedding<P>> embedding;
+  std::vector<TransformerBlock<P>> blocks;
+  std::optional<Head<P>> head;
 };
 
 /// The part of a decoder that one rank holds: all of it, or the chunks of a pipeline stage, whole layers or the shards
@@ -154,7 +159,9 @@ class Decoder {
   void forward_to_norm(const ExecSpace& exec, ActivationIndex at, const BlockDone& done);
   bool is_whole_model() const;
   void free_activations();
-  ActivationBytes measure_rows(Index rows) const;
+  std::vector<ChunkLayers> chunk_layers() const;
+  BlockShape make_shape(Index micro_batch_size, Index sequence_length) const;
+  ActivationBytes measure(const BlockShape& shape, const ActivationMemory& memory) const;
   Cache take_cache(Arena& arena, const CacheShape& shape) const;
   void plan_rows(Index rows);
   void block_backward_input(std::size_t block, const ExecSpace& exec, ActivationIndex at);

@@ -9,17 +9,10 @@
 
 namespace espalier {
 
-template <class P>
-ActivationBytes Decoder<P>::measure_rows(Index rows) const {
-  Arena slots, workspace;
-  make_plan(slots, workspace, make_block_shape(config_, tensor_->size(), false, 1, rows), forward_memory());
-  return {slots.used_bytes(), workspace.used_bytes()};
-}
-
 // The arrays of a cache in the arena, which may have no memory.
 template <class P>
 typename Decoder<P>::Cache Decoder<P>::take_cache(Arena& arena, const CacheShape& shape) const {
-  const BlockShape of_rows = make_block_shape(config_, tensor_->size(), false, 1, shape.rows);
+  const BlockShape of_rows = make_shape(1, shape.rows);
   Cache cache;
   for (Index layer = 0; layer < config_.num_layers; ++layer)
     cache.layers.emplace_back(arena.take<T>(shape.sequences, shape.length, 2 * of_rows.kv_channels));
@@ -32,7 +25,7 @@ template <class P>
 Index Decoder<P>::cache_bytes(const CacheShape& shape) const {
   Arena arena;
   take_cache(arena, shape);
-  const ActivationBytes of_rows = measure_rows(shape.rows);
+  const ActivationBytes of_rows = measure(make_shape(1, shape.rows), forward_memory());
   return arena.used_bytes() + of_rows.slots + of_rows.workspace;
 }
 
@@ -44,7 +37,7 @@ void Decoder<P>::plan_cache(const CacheShape& shape) {
   ESPALIER_ASSERT(shape.length <= config_.max_sequence_length, "more positions than the model has");
   static_assert(most_decoded <= least_logit_rows);
   free_activations();
-  const ActivationBytes of_rows = measure_rows(shape.rows);
+  const ActivationBytes of_rows = measure(make_shape(1, shape.rows), forward_memory());
   const Index cache = cache_bytes(shape) - of_rows.slots - of_rows.workspace;
   cache_memory_ = allocate<std::byte>(Category::activations, "cache", cache);
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", of_rows.slots);
@@ -59,7 +52,7 @@ template <class P>
 void Decoder<P>::plan_rows(Index rows) {
   if (shape_.tokens() == rows)
     return;
-  shape_ = make_block_shape(config_, tensor_->size(), false, 1, rows);
+  shape_ = make_shape(1, rows);
   Arena slots(slot_memory_.data(), static_cast<Index>(slot_memory_.extent(0)));
   Arena workspace(workspace_memory_.data(), static_cast<Index>(workspace_memory_.extent(0)));
   plan_ = make_plan(slots, workspace, shape_, forward_memory());
@@ -102,7 +95,6 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
 }
 
 #define ESPALIER_INSTANTIATE(P)                                    \
-  template ActivationBytes Decoder<P>::measure_rows(Index) const;  \
   template Index Decoder<P>::cache_bytes(const CacheShape&) const; \
   template void Decoder<P>::plan_cache(const CacheShape&);         \
   template Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace&, std::span<const PlacedToken>, Index);

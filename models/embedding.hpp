@@ -11,14 +11,15 @@
 
 namespace espalier {
 
-/// Of logits of a row, and rows of the token table, on what this program runs on.
-inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : logit_multiple_on_gpu;
+/// On what this program runs on.
+inline constexpr LogitSizes logits_here = exec_is_host ? logits_on_host : logits_on_gpu;
 
 /// Declares a table (V, C): the token table "embedding.token" where the embedding is, and, with a tied head, where that
 /// is without it (both copies start alike, and their gradients are summed); "head.weight" of an untied head.
 template <class T>
 int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                        Placement placement, const std::string& name = "embedding.token") {
+                        Placement placement, Index row_multiple = logits_here.multiple,
+                        const std::string& name = "embedding.token") {
   return parameters.declare({.name = name,
                              .shape = {config.vocab_size, config.hidden_size},
                              .shard = tensor.shard(0),
@@ -26,7 +27,7 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
                              .block = placement.block,
                              .tied = config.tied_embeddings,
                              .init_std = 0.02,
-                             .row_multiple = logit_multiple});
+                             .row_multiple = row_multiple});
 }
 
 /// Token embedding, and learned positions where the model has them (core/ops/embedding). The token table is cut by rows
@@ -38,11 +39,11 @@ class VocabParallelEmbedding {
 
  public:
   VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                         Placement placement)
+                         Placement placement, Index row_multiple = logits_here.multiple)
       : parameters_(&parameters),
         tensor_(&tensor),
         config_(config),
-        token_table_(declare_token_table(parameters, tensor, config, placement)) {
+        token_table_(declare_token_table(parameters, tensor, config, placement, row_multiple)) {
     if (has_positions())
       position_table_ = parameters.declare({.name = "embedding.position",
                                             .shape = {config.max_sequence_length, config.hidden_size},
@@ -79,8 +80,8 @@ class VocabParallelEmbedding {
   }
 
   /// What backward_weight wants besides, from an arena.
-  Tensor<int, 1> take_scratch(Arena& arena) const {
-    return arena.take<int>(embedding_scratch(std::max(vocabulary().size(), config_.learned_positions())));
+  static Tensor<int, 1> take_scratch(Arena& arena, const BlockShape& shape) {
+    return arena.take<int>(embedding_scratch(std::max(shape.vocabulary, shape.positions)));
   }
 
   /// @param dx what dropout leaves of it, afterwards

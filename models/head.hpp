@@ -6,14 +6,11 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
-#include "models/logit_rows.hpp"
+#include "models/embedding.hpp"
 #include "models/model_config.hpp"
 #include "models/norm_layer.hpp"
 
 namespace espalier {
-
-/// Logits of a rank that exist at a time on what this program runs on.
-inline constexpr Index most_logits = exec_is_host ? most_logits_on_host : most_logits_on_gpu;
 
 /// Final norm, language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
 /// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in
@@ -32,7 +29,7 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (K, Vp): Vl and, on GPUs, columns of zeros, see logit_multiple
+    Tensor<T, 2> logits;             ///< (K, Vp): Vl and, on GPUs, columns of zeros, see LogitSizes
     Tensor<State<T>, 1> losses;      ///< (N)
     Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
@@ -47,28 +44,26 @@ class Head {
         norm_(parameters, tensor, "final_norm", config, placement),
         table_(table) {}
 
-  Saved take_saved(Arena& arena, Index tokens /* N */) const {
-    const Index rows = tensor_->local_rows(tokens);
+  static Saved take_saved(Arena& arena, const BlockShape& shape) {
     Saved saved;
     TakeArrays take(arena, [](const SavedArray&) { return true; });
-    saved.norm.each(take, config_.norm, rows, config_.hidden_size);
-    saved.norm_gradients = NormLayer<P>::Gradients::take(arena, config_.norm, rows, config_.hidden_size);
+    saved.norm.each(take, shape.norm, shape.rows, shape.channels);
+    saved.norm_gradients = NormLayer<P>::Gradients::take(arena, shape.norm, shape.rows, shape.channels);
     return saved;
   }
 
-  Scratch take_scratch(Arena& arena, Index tokens /* N */) const {
-    const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size(), most_logits);
+  static Scratch take_scratch(Arena& arena, const BlockShape& shape) {
     Scratch scratch;
-    scratch.logits = arena.take<T>(rows, parameters_->parameter(table_).padded_rows());
-    scratch.losses = arena.take<State<T>>(tokens);
-    if (tensor_->size() > 1) {
-      scratch.largest = arena.take<State<T>>(rows);
-      scratch.statistics = arena.take<State<T>>(2 * rows);
+    scratch.logits = arena.take<T>(shape.logit_rows, shape.logit_columns);
+    scratch.losses = arena.take<State<T>>(shape.tokens());
+    if (shape.tensor_size > 1) {
+      scratch.largest = arena.take<State<T>>(shape.logit_rows);
+      scratch.statistics = arena.take<State<T>>(2 * shape.logit_rows);
     }
     return scratch;
   }
 
-  /// Those of so many rows, without the table's rows of zeros (logit_multiple): they are no work of the model.
+  /// Those of so many rows, without the table's rows of zeros (LogitSizes): they are no work of the model.
   static HeadMatmuls matmuls(const BlockShape& shape, Index rows) {
     return {.logits = {rows, shape.vocabulary, shape.channels},
             .table_gradient = {shape.vocabulary, shape.channels, rows},
@@ -81,7 +76,7 @@ class Head {
     NormLayer<P>::work(work, shape);
     add_gather<T>(work.forward, shape, shape.channels);
     const Index columns = shape.vocabulary;
-    const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, most_logits);
+    const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, logits_here.most);
     for (Index first = 0; first < shape.tokens(); first += rows) {
       const Index count = std::min(rows, shape.tokens() - first);
       const HeadMatmuls products = matmuls(shape, count);

@@ -53,6 +53,9 @@ PipelineShape Layout::pipeline_shape() const {
 
 std::vector<std::vector<ChunkLayers>> Layout::chunks() const {
   std::vector<std::vector<ChunkLayers>> stages = partition_layers(layers, pipeline, virtual_stages);
+  if (schedule == ScheduleKind::zero_bubble_v && virtual_stages == 2)
+    for (int stage = 0; stage < pipeline / 2; ++stage)  // the way back, see part_of()
+      std::swap(stages[static_cast<std::size_t>(stage)][1], stages[static_cast<std::size_t>(pipeline - 1 - stage)][1]);
   for (int stage = 0; stage < pipeline; ++stage)
     for (ChunkLayers& chunk : stages[static_cast<std::size_t>(stage)])
       chunk.recompute = recompute_of(stage);

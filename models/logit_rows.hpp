@@ -6,16 +6,17 @@
 
 namespace espalier {
 
-/// Logits of a rank that exist at a time, about. On GPUs more: they are fast at large products, and each piece reads
-/// and writes the whole gradient of the token table.
-inline constexpr Index most_logits_on_host = Index{16} << 20;
-inline constexpr Index most_logits_on_gpu = Index{256} << 20;
-
-/// Logits of a row in memory, and so rows of a rank's token table, are a multiple of this. A share of a vocabulary is
-/// of any length; tensor cores want whole lines of 128 bytes, of operands and of results, and products that are as
-/// long.
-inline constexpr Index logit_multiple_on_host = 1;
-inline constexpr Index logit_multiple_on_gpu = 64;
+/// How the logits of a rank lie in memory.
+struct LogitSizes {
+  /// That exist at a time, about. On GPUs more: they are fast at large products, and each piece reads and writes the
+  /// whole gradient of the token table.
+  Index most = Index{16} << 20;
+  /// Logits of a row, and so rows of a rank's token table, are a multiple of this. A share of a vocabulary is of any
+  /// length; tensor cores want whole lines of 128 bytes, of operands and of results, and products that are as long.
+  Index multiple = 1;
+};
+inline constexpr LogitSizes logits_on_host{};
+inline constexpr LogitSizes logits_on_gpu{.most = Index{256} << 20, .multiple = 64};
 
 /// Rows whose logits exist at a time, at least: so that the products stay large.
 inline constexpr Index least_logit_rows = 64;

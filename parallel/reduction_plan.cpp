@@ -50,15 +50,22 @@ class Rows {
   }
   // The last parameter that starts at or before `position`.
   std::size_t find(Index position) const {
+    const auto contains = [&](std::size_t i) {
+      return parameters_[i].offset <= position && (i + 1 == parameters_.size() || position < parameters_[i + 1].offset);
+    };
+    if (contains(last_))
+      return last_;
     const auto next =
         std::upper_bound(parameters_.begin(), parameters_.end(), position,
                          [](Index value, const Parameter& parameter) { return value < parameter.offset; });
     ESPALIER_ASSERT(next != parameters_.begin(), "espalier::plan_reduction: parameters must cover the flat arrays");
-    return static_cast<std::size_t>(next - parameters_.begin()) - 1;
+    last_ = static_cast<std::size_t>(next - parameters_.begin()) - 1;
+    return last_;
   }
 
   const std::vector<Parameter>& parameters_;
   Index flat_end_;
+  mutable std::size_t last_ = 0;  // found: cuts come in order
 };
 
 std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const Rows& rows) {
@@ -115,19 +122,6 @@ const GroupRank& rank_in(const GroupRanks& ranks, const GroupKey& key) {
   return found->second;
 }
 
-// The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
-std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
-                                        const ReducerOptions& options, Index element_bytes) {
-  std::map<GroupKey, Index> limits;
-  for (std::size_t s = 0; s < segments.size(); ++s)
-    limits[rank_in(ranks, segments[s].group).joins] += segments[s].size;
-  const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
-  const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
-  for (auto& [group, limit] : limits)
-    limit = std::clamp(limit / std::max(1, options.buckets), least, most);
-  return limits;
-}
-
 bool is_layer(const Segment& segment, const ReducerOptions& options) {
   const auto chunk = static_cast<std::size_t>(segment.chunk);
   return options.zero_stage >= 2 && chunk < options.layers_of_chunk.size() && segment.block >= 1 &&
@@ -135,6 +129,24 @@ bool is_layer(const Segment& segment, const ReducerOptions& options) {
 }
 
 bool same_block(const Segment& a, const Segment& b) { return a.chunk == b.chunk && a.block == b.block; }
+
+// The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
+std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
+                                        const ReducerOptions& options, Index element_bytes) {
+  std::map<GroupKey, Index> limits;
+  std::size_t units = 0;  // begun
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const bool in_unit = is_layer(segments[s], options);
+    if (in_unit && (s == 0 || !same_block(segments[s - 1], segments[s])))
+      ++units;
+    limits[rank_in(ranks, segments[s].group).joins] += segments[s].size * (in_unit ? options.times_of(units - 1) : 1);
+  }
+  const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
+  const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
+  for (auto& [group, limit] : limits)
+    limit = std::clamp(limit / std::max(1, options.buckets), least, most);
+  return limits;
+}
 
 std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const ReducerOptions& options) {
   std::vector<IndexRange> units;
@@ -298,31 +310,6 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
       count(sum, sum.second_gather_bytes, 1, slice * (ours.second_size - 1), weight_bytes, round);
   }
   return traffic;
-}
-
-std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                               Index gradient_bytes) {
-  // Of the buckets of one communicator.
-  const auto memory_of = [&](const std::vector<Bucket>& buckets, const GroupKey& group, int rank, int size) {
-    Index largest_slice = 0;
-    Index largest_bucket = 0;
-    Index count = 0;
-    for (const Bucket& bucket : buckets)
-      if (bucket.group == group) {
-        largest_slice = std::max(largest_slice, bucket.slice(rank).size());
-        largest_bucket = std::max(largest_bucket, bucket.size);
-        ++count;
-      }
-    const Index received = largest_slice * (size - 1);
-    const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
-                                    : received * gradient_bytes;
-    return static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * each);
-  };
-  std::uint64_t bytes = 0;
-  for (const auto& [group, ours] : ranks)
-    bytes += memory_of(plan.buckets, group, ours.rank, ours.size) +
-             memory_of(plan.second, group, ours.second_rank, ours.second_size);
-  return bytes;
 }
 
 }  // namespace espalier

@@ -47,8 +47,12 @@ struct ReducerOptions {
   /// Of each chunk: its blocks 1 to n are layers, each a unit of stages 2 and 3. What is in no layer (the tables, the
   /// final norm) is treated as in stage 1.
   std::vector<Index> layers_of_chunk = {};
+  /// To plan for many layers that are alike by a few: for how many each unit stands; empty: one.
+  std::vector<Index> layer_times = {};
   /// 16-bit type in which gradients travel and sums are rounded; none: their own.
   std::optional<ScalarType> wire = std::nullopt;
+
+  Index times_of(std::size_t unit) const { return layer_times.empty() ? 1 : layer_times.at(unit); }
 };
 
 /// The options where so many ranks sum together: slices of 256 KiB, which networks carry well, as far as buckets of
@@ -107,9 +111,5 @@ struct UnitUses {
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
                                  Index gradient_bytes, Index weight_bytes, const UnitUses& uses = {},
                                  int most_direct_ranks = default_most_direct_ranks);
-
-/// Bytes of the buffers for what other ranks send, and for what leaves in a wire type, all communicators together.
-std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                               Index gradient_bytes);
 
 }  // namespace espalier

@@ -54,11 +54,6 @@ class TensorParallel {
 
   /// Memory (N, C) for the full form; the caller owns it.
   void use_workspace(Tensor<T, 2> full) { full_ = full; }
-  /// Whether it is needed: under sequence parallelism, or for a residual stream of another type.
-  template <class Residual>
-  bool needs_workspace() const {
-    return sequence_parallel_ || !std::is_same_v<T, Residual>;
-  }
 
   /// The full form of `local`: itself, or gathered into the workspace, where it is valid until the next call.
   template <class Residual>

@@ -36,9 +36,7 @@ const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price) 
   return usual_step;
 }
 
-const CaseKind& memory_kind(const Implementation& implementation) {
-  return implementation.arenas_of_train ? own_memory : other_memory;
-}
+const CaseKind& memory_kind(const PlanProblem& problem) { return problem.memory_of ? other_memory : own_memory; }
 
 Interval step_interval(const PlanProblem& problem, const LayoutPrice& price) {
   const double measured = problem.cluster.device.error_share;
@@ -49,7 +47,7 @@ Interval step_interval(const PlanProblem& problem, const LayoutPrice& price) {
 }
 
 Interval memory_interval(const PlanProblem& problem, const LayoutPrice& price) {
-  const CaseKind& kind = memory_kind(problem.implementation);
+  const CaseKind& kind = memory_kind(problem);
   const auto bytes = static_cast<double>(price.memory_bytes);
   return {bytes * kind.low, bytes * kind.high};
 }

@@ -5,7 +5,6 @@
 namespace espalier {
 
 struct Cluster;
-struct Implementation;
 struct LayoutPrice;
 struct PlanProblem;
 
@@ -25,7 +24,7 @@ struct CaseKind {
 
 /// The kind of a priced layout. @pre its seconds, or memory, are filled in
 const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price);
-const CaseKind& memory_kind(const Implementation& implementation);
+const CaseKind& memory_kind(const PlanProblem& problem);
 
 /// Around the step time, seconds; by the error of the calibration where the cluster was measured.
 Interval step_interval(const PlanProblem& problem, const LayoutPrice& price);

@@ -10,9 +10,9 @@
 
 #include "io/quantity.hpp"
 #include "io/units.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/run_cost.hpp"
 #include "planning/time_text.hpp"
 #include "planning/to_double.hpp"
@@ -146,7 +146,7 @@ class JointSearcher {
         }
         ++layout.layers[static_cast<std::size_t>(next)];
       }
-      memory = layout_memory(model, layout, split.problems[0]->implementation, split.problems[0]->sequence_length);
+      memory = memory_of_stages(*split.problems[0], layout);
       bool fits = true;
       for (int stage = 0; stage < layout.pipeline && fits; ++stage)
         if (!has_room(split.problem(stage), memory[static_cast<std::size_t>(stage)].total())) {

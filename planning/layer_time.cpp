@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "planning/collective_time.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
 
 namespace espalier {

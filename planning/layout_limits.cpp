@@ -14,10 +14,6 @@
 namespace espalier {
 namespace {
 
-// Beyond the planner's sum: slices of the optimizer end where rows do, and products of 16 bits have a workspace.
-constexpr double uneven_share = 0.003;
-constexpr std::size_t product_bytes = 32 << 20;
-
 // " (nearest: 4 or 6)"; empty of none.
 std::string nearest_text(const std::vector<Index>& sizes) {
   return sizes.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(sizes, " or "));
@@ -111,26 +107,12 @@ std::string room_text(const PlanProblem& problem) {
                      text(cluster.reserved_bytes));
 }
 
-std::size_t memory_margin(const PlanProblem& problem, std::size_t bytes) {
-  if (!problem.implementation.arenas_of_train)
-    return 0;
-  return product_bytes + static_cast<std::size_t>(uneven_share * static_cast<double>(bytes));
-}
-
-bool has_room(const PlanProblem& problem, std::size_t bytes) {
-  return bytes + memory_margin(problem, bytes) <= room_bytes(problem);
-}
+bool has_room(const PlanProblem& problem, std::size_t bytes) { return bytes <= room_bytes(problem); }
 
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
   const std::size_t room = room_bytes(problem);
   if (has_room(problem, price.memory_bytes))
     return {};
-  if (price.memory_bytes <= room)
-    return fmt::format(
-        "does not fit: stage {} needs {} and perhaps {} more (what train lays out beyond the plan), a "
-        "device has {}",
-        price.peak_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
-        room_text(problem));
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
   return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",

@@ -25,12 +25,10 @@ std::size_t room_bytes(const PlanProblem& problem);
 /// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
 std::string room_text(const PlanProblem& problem);
 
-/// What `train` may lay out beyond the planner's sum of so many bytes; 0 for another program.
-std::size_t memory_margin(const PlanProblem& problem, std::size_t bytes);
-/// Whether a device has room for so many and their margin.
+/// Whether a device has room for so many.
 bool has_room(const PlanProblem& problem, std::size_t bytes);
 
-/// Why a device has no room for it: what, where, by how much; empty when it fits, with its margin.
+/// Why a device has no room for it: what, where, by how much; empty when it fits.
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);
 
 }  // namespace espalier

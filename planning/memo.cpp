@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "io/units.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/memo_page.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/time_text.hpp"
@@ -61,9 +61,7 @@ class Memo : MemoText {
     say_memory_rows(stage, best_.peak_stage, layout_.pipeline);
     say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
         share_text(static_cast<double>(stage.total()), static_cast<double>(room_)));
-    if (const std::size_t bytes =
-            attention_workspace_on_rank(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
-        bytes > 0)
+    if (const std::size_t bytes = attention_workspace_on_rank(problem_, layout_); bytes > 0)
       say("{} of the workspace are for attention, where cuDNN computes it; run.attention = \"own\" needs none.\n\n",
           bytes_text(bytes));
     for (const auto& [name, rejection] : plain_rejections(problem_, space_, &best_))
@@ -117,7 +115,7 @@ class Memo : MemoText {
   }
 
   bool states_fit(const Layout& layout) const {
-    const auto memory = layout_memory(problem_.model, layout, problem_.implementation, problem_.sequence_length);
+    const auto memory = memory_of_stages(problem_, layout);
     return std::ranges::all_of(memory, [&](const MemoryByCategory& stage) {
       return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <= room_;
     });

@@ -5,7 +5,7 @@
 #include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/collective_time.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/time_text.hpp"
 #include "planning/to_double.hpp"
@@ -18,7 +18,7 @@ std::string place_text(const MemoSubject& subject, const AxisPlacement& axis) {
 }
 
 double gradient_bytes(const MemoSubject& subject) {
-  return state_bytes(subject.layout().precision, subject.problem.implementation).gradients;
+  return to_double(state_bytes(training_types(subject.layout().precision)).gradients);
 }
 
 double blocks_of_first_stage(const MemoSubject& subject) {
@@ -57,10 +57,9 @@ std::string replicas_text(const MemoSubject& subject) {
   Layout unsharded = layout;
   unsharded.zero_stage = 0;
   const PlanProblem& problem = subject.problem;
-  const auto first_stage =
-      layout_memory(problem.model, unsharded, problem.implementation, problem.sequence_length).front();
+  const auto first_stage = memory_of_stages(problem, unsharded).front();
   const double elements = static_cast<double>(first_stage[Category::weights]) /
-                          state_bytes(layout.precision, problem.implementation).weights;
+                          to_double(state_bytes(training_types(layout.precision)).weights);
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(

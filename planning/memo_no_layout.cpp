@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "io/units.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/memo.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/no_layout.hpp"
@@ -35,7 +35,7 @@ class NoLayoutMemo : MemoText {
   void does_not_fit() {
     const std::size_t room = room_bytes(problem_);
     const double states = to_double(num_parameters(problem_.model)) *
-                          state_bytes(space_.precisions.front(), problem_.implementation).total();
+                          to_double(state_bytes(training_types(space_.precisions.front())).total());
     const double all = static_cast<double>(room) * space_.num_devices;
     const Index devices = fewest_devices(problem_, space_);
     const std::string enough =
@@ -50,8 +50,7 @@ class NoLayoutMemo : MemoText {
     say("2. The smallest of {} layouts needs {} of a device, which has {}.\n\n",
         result_.num_considered - result_.num_impossible, bytes_text(result_.smallest_bytes), room_text(problem_));
     const Layout& smallest = result_.rejections.front().layout;
-    const std::vector<MemoryByCategory> memory =
-        layout_memory(problem_.model, smallest, problem_.implementation, problem_.sequence_length);
+    const std::vector<MemoryByCategory> memory = memory_of_stages(problem_, smallest);
     const int stage = peak_stage(memory);
     const MemoryByCategory& most = memory[static_cast<std::size_t>(stage)];
     std::size_t largest = 0;

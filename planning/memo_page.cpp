@@ -12,7 +12,7 @@
 
 #include "io/quantity.hpp"
 #include "io/units.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
@@ -107,7 +107,7 @@ class MemoPage : MemoText {
   void reasons() {
     say("## Why\n\n1. ");
     const double states =
-        to_double(num_parameters(problem_.model)) * state_bytes(layout_.precision, problem_.implementation).total();
+        to_double(num_parameters(problem_.model)) * to_double(state_bytes(training_types(layout_.precision)).total());
     const double devices = states / static_cast<double>(room_bytes(problem_));
     say("Weights, gradients and optimizer states take {}, {:.{}f} times what a device has free. ",
         real_bytes_text(states), devices, devices < 10 ? 1 : 0);

@@ -24,11 +24,8 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
   if (has_room(problem, price.memory_bytes))
     return {};
-  const bool lacks_margin = price.memory_bytes <= room();
-  return fmt::format(
-      " (which does not fit: peak memory {}{}, {} free)", bytes_text(price.memory_bytes),
-      lacks_margin ? fmt::format(" and a margin of {}", bytes_text(memory_margin(problem, price.memory_bytes))) : "",
-      bytes_text(room()));
+  return fmt::format(" (which does not fit: peak memory {}, {} free)", bytes_text(price.memory_bytes),
+                     bytes_text(room()));
 }
 
 void MemoText::say_question(const PlanProblem& problem, const LayoutSpace& space) {

@@ -6,7 +6,7 @@
 
 #include "core/number_format.hpp"
 #include "io/units.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
@@ -34,7 +34,7 @@ class PrecisionPart : MemoText {
       : subject_(subject),
         best_(subject.best),
         precision_(best_.layout.precision),
-        states_(state_bytes(precision_, subject.problem.implementation)) {}
+        states_(state_bytes(training_types(precision_))) {}
 
   std::string text() {
     text_ = "## Precision\n\n";
@@ -66,7 +66,7 @@ class PrecisionPart : MemoText {
   }
 
   void all_in_fp32() {
-    say("Matmuls are computed in {}; all that is kept is fp32, {:.0f} bytes per parameter: {}. ", to_string(precision_),
+    say("Matmuls are computed in {}; all that is kept is fp32, {} bytes per parameter: {}. ", to_string(precision_),
         states_.total(), price_text(best_));
     if (precision_ == Precision::tf32)
       say("tf32 has the range of fp32 and rounds the factors of matmuls to {} stored bits of {}. ",
@@ -87,9 +87,9 @@ class PrecisionPart : MemoText {
       say("fp8 makes the matmuls of the blocks faster and nothing smaller. "
           "Activations are kept in 16 bits and cast before each matmul. "
           "Weights are 16-bit copies of the fp32 master weights. Messages have 16 bits. ");
-    say("Activations take {} bytes per element, in fp32 {}; states {:.0f} bytes per parameter, in fp32 {:.0f}.\n\n",
+    say("Activations take {} bytes per element, in fp32 {}; states {} bytes per parameter, in fp32 {}.\n\n",
         activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
-        state_bytes(Precision::fp32, subject_.problem.implementation).total());
+        state_bytes(training_types(Precision::fp32)).total());
   }
 
   void what_stays_higher() {

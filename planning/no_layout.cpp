@@ -13,8 +13,8 @@
 
 #include "core/error.hpp"
 #include "io/units.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/to_double.hpp"
 
 namespace espalier {
@@ -79,8 +79,7 @@ std::size_t least_bytes(const Asked& asked) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const Layout& layout : enumerate_layouts(asked.problem, asked.space))
     if (why_impossible(asked.problem, layout).empty())
-      least = std::min(least, peak_bytes(layout_memory(asked.problem.model, layout, asked.problem.implementation,
-                                                       asked.problem.sequence_length)));
+      least = std::min(least, peak_bytes(memory_of_stages(asked.problem, layout)));
   return least;
 }
 
@@ -145,8 +144,8 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
   constexpr Index most_tried = 64;  // between a doubling that does not fit and one that does
   // No layout takes less than the states, each once.
-  const double states =
-      to_double(num_parameters(problem.model)) * state_bytes(space.precisions.front(), problem.implementation).total();
+  const double states = to_double(num_parameters(problem.model)) *
+                        to_double(state_bytes(training_types(space.precisions.front())).total());
   const auto least = static_cast<Index>(states / static_cast<double>(room_bytes(problem)));
   for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
     const Index most = times * space.num_devices;

@@ -115,44 +115,4 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
   return with_window(costs, second + each * to_double(costs.microbatches - longer - rest));
 }
 
-double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage) {
-  const double m = to_double(microbatches);
-  const double behind = stages - stage;
-  switch (schedule) {
-    case ScheduleKind::sequential: return chunks;
-    case ScheduleKind::gpipe: return m * chunks;
-    case ScheduleKind::one_f_one_b: return std::min(m, behind);
-    case ScheduleKind::zero_bubble:
-      return std::min(m, to_double(stages));  // weight parts kept back fill what 1F1B has free
-    case ScheduleKind::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
-    case ScheduleKind::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
-    case ScheduleKind::zero_bubble_v: return std::min(m, to_double(stages)) * chunks;
-  }
-  return m;
-}
-
-std::vector<double> slots_of_chunks(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage) {
-  const double in_flight = slots_in_flight(schedule, stages, chunks, microbatches, stage);
-  std::vector<double> slots(static_cast<std::size_t>(chunks), in_flight / chunks);
-  if (schedule != ScheduleKind::interleaved)
-    return slots;
-  // Forward takes p micro-batches through one chunk after the other, backward the same from the last chunk on: of the
-  // first n passes so many are of the chunk that is `place` passes after the first of a round.
-  const Index p = stages;
-  const Index round = p * chunks;
-  const auto passes = [&](Index n, Index place) { return n / round * p + std::clamp<Index>(n % round - place, 0, p); };
-  const Index ahead = 2 * (stages - 1 - stage) + (chunks - 1) * p + 1;  // forward passes before the first backward
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const Index forward_place = chunk * p;
-    const Index backward_place = (chunks - 1 - chunk) * p;
-    // Most are held when a run of forwards ends, or just before backwards begin.
-    const Index run_ends = ((forward_place + p - ahead) % round + round) % round;
-    Index most = 0;
-    for (const Index done : {Index{0}, backward_place, run_ends})
-      most = std::max(most, std::min(passes(ahead + done, forward_place), microbatches) - passes(done, backward_place));
-    slots[static_cast<std::size_t>(chunk)] = to_double(most);
-  }
-  return slots;
-}
-
 }  // namespace espalier

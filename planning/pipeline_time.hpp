@@ -53,11 +53,4 @@ PipelineTime estimate_pipeline_time(const PipelineCosts& costs);
 /// parts of backward, (p - 1)(F + B - 3 W) at least 0 for ZB-2p [Qi et al. 2023, Table 2], 0 for ZB-V.
 double bubble_seconds(ScheduleKind schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage);
 
-/// Most micro-batches of one chunk that a stage holds at once, summed over its chunks: what its activations take, in
-/// chunks. Equal to the slots of the lists.
-double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage);
-
-/// The same of each chunk by itself, which is more in all where chunks have their most at different times.
-std::vector<double> slots_of_chunks(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage);
-
 }  // namespace espalier

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "planning/collective_time.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/to_double.hpp"
 
@@ -47,7 +47,8 @@ class Pricer {
   Pricer(const PlanProblem& problem, const Layout& layout)
       : problem_(problem),
         layout_(with_shards(layout, problem.cluster)),
-        states_(state_bytes(layout.precision, problem.implementation)),
+        weight_bytes_(to_double(state_bytes(training_types(layout.precision)).weights)),
+        gradient_bytes_(activation_bytes(layout.precision) == 2 ? problem.implementation.gradient_bytes : 4),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)} {
@@ -150,8 +151,8 @@ class Pricer {
       return count *
              collective_seconds(cluster(), kind, shard_axis(layout_), bytes * each, problem_.implementation.one_ring);
     };
-    double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
-    const double scatter = seconds(Collective::reduce_scatter, states_.gradients);
+    double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, weight_bytes_) : 0;
+    const double scatter = seconds(Collective::reduce_scatter, gradient_bytes_);
     const double again = layout_.keep_gathered ? 0 : gather;  // in backward
     if (layout_.keep_gathered)
       gather /= to_double(layout_.num_microbatches());
@@ -164,11 +165,10 @@ class Pricer {
     times.seconds.backward_input += backward - backward_work;
   }
 
-  // `train` shards layers; other programs also the tables.
   double sharded_elements(const ChunkParts& chunk) const {
     if (layout_.zero_stage < 2)
       return 0;
-    return problem_.implementation.arenas_of_train ? elements({.blocks = chunk.blocks}) : elements(chunk);
+    return problem_.implementation.shards_tables ? elements(chunk) : elements({.blocks = chunk.blocks});
   }
 
   double stage_message() const {
@@ -269,15 +269,15 @@ class Pricer {
     double reduce = 0;  // once a step
     double gather = 0;
     if (layout_.zero_stage == 0)
-      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * states_.gradients);
+      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * gradient_bytes_);
     if (layout_.zero_stage > 0 && whole > 0)
       reduce = collective_seconds(
           cluster(), problem_.implementation.reduces_all ? Collective::all_reduce : Collective::reduce_scatter, axis,
-          whole * states_.gradients);
+          whole * gradient_bytes_);
     // Copies of the shards are summed after the last micro-batch.
-    reduce += collective_seconds(cluster(), Collective::all_reduce, copy_axis(layout_), own * states_.gradients);
+    reduce += collective_seconds(cluster(), Collective::all_reduce, copy_axis(layout_), own * gradient_bytes_);
     if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
-      gather = collective_seconds(cluster(), Collective::all_gather, axis, held * states_.weights);
+      gather = collective_seconds(cluster(), Collective::all_gather, axis, held * weight_bytes_);
     const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
@@ -309,7 +309,7 @@ class Pricer {
   }
 
   void finish(LayoutPrice& result) const {
-    result.memory = layout_memory(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
+    result.memory = memory_of_stages(problem_, layout_);
     result.peak_stage = peak_stage(result.memory);
     result.memory_bytes = peak_bytes(result.memory);
     const double tokens = to_double(layout_.global_batch) * to_double(problem_.sequence_length);
@@ -324,7 +324,8 @@ class Pricer {
 
   const PlanProblem& problem_;
   Layout layout_;
-  StateBytes states_;
+  double weight_bytes_;    // of an element, as gathered
+  double gradient_bytes_;  // as reduced
   Parts parts_;
   std::vector<std::vector<ChunkParts>> stages_;
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/phases.hpp"
 #include "models/cost.hpp"
 #include "models/layout.hpp"
+#include "models/rank_memory.hpp"
 #include "planning/cluster.hpp"
 #include "planning/implementation.hpp"
 #include "planning/interval.hpp"
@@ -24,7 +26,16 @@ struct PlanProblem {
   Index sequence_length = 1024;
   std::string model_name = "the model";
   Index num_tokens = 0;  ///< that the whole run trains on; 0: not asked
+  /// Bytes of a rank of each stage where another program than `train` is judged: memory_of_stages() asks it.
+  std::function<std::vector<MemoryByCategory>(const PlanProblem&, const Layout&)> memory_of = {};
 };
+
+/// Bytes of a rank of each stage, by category: what `train --dry-run` says of that layout. @pre why_impossible() is
+/// empty (planning/layout_limits.hpp)
+std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout);
+
+/// The most workspace that attention through cuDNN holds on to on a rank; 0 where it does not compute.
+std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout& layout);
 
 /// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.
 struct ChunkPrice {

@@ -13,8 +13,8 @@
 
 #include "io/units.hpp"
 #include "planning/interval.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
 
@@ -66,8 +66,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<Layout>& layo
       found.impossible.try_emplace(mesh, Rejection{layout, Verdict::impossible, std::move(reason)});
       continue;
     }
-    const std::size_t need =
-        peak_bytes(layout_memory(problem.model, layout, problem.implementation, problem.sequence_length));
+    const std::size_t need = peak_bytes(memory_of_stages(problem, layout));
     if (result.smallest_bytes == 0 || need < result.smallest_bytes)
       result.smallest_bytes = need;
     if (!has_room(problem, need)) {

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "core/phases.hpp"
+#include "models/activation_memory.hpp"
 #include "models/decoder.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
 #include "parallel/unit_actions.hpp"
 #include "parallel/weight_gatherer.hpp"
-#include "training/activation_memory.hpp"
 #include "training/compute_times.hpp"
 #include "training/message_transit.hpp"
 

@@ -100,7 +100,7 @@ template <class P>
 void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
                                   const std::function<void(std::span<const float>)>& visit,
                                   const std::vector<int>& positions) {
-  const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);  // that the head has room for
+  const Index most = logit_rows(length_, shape_.vocab_size, 1, logits_here.most);  // that the head has room for
   const auto end = static_cast<Index>(tokens.size());
   model_.evaluate(exec_, tokens, positions);
   for (Index first = end - count; first < end; first += most)

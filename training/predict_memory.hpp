@@ -4,9 +4,8 @@
 
 #include <vector>
 
-#include "core/memory_ledger.hpp"
 #include "core/ops/attention.hpp"
-#include "planning/layout_memory.hpp"  // peak_stage() of what this predicts
+#include "models/rank_memory.hpp"
 #include "training/run_layout.hpp"
 
 namespace espalier {
@@ -14,16 +13,15 @@ namespace espalier {
 /// One micro-batch of a rank.
 AttentionShape attention_shape(const RunConfig& config, const Layout& layout);
 
-/// What a rank of `stage` receives the sums of tensor ranks in: a Trainer allocates it before its first step.
-template <class T>
-Index tensor_scratch(const RunConfig& config, const Layout& layout, int stage);
-
-/// Bytes by category that a Trainer will allocate on a rank of `stage`, from the shapes alone; of the ranks of the
-/// stage the one that has most. Library scratch, which only a measurement knows, is not in it.
+/// What of a config decides the memory of its ranks. Library scratch, which only a measurement knows, is not in it.
 template <class P>
-MemoryByCategory predict_memory(const RunConfig& config, const Layout& layout, int stage);
+MemoryOptions memory_options(const RunConfig& config, const Layout& layout);
 
-/// The same for all stages, in the precision of the config.
+/// What a rank of each stage will allocate in the precision of the config: rank_memory().
+std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout);
+
+/// The same in another precision.
+template <class P>
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout);
 
 }  // namespace espalier

@@ -12,7 +12,7 @@
 #include "io/token_file.hpp"
 #include "io/toml_config.hpp"
 #include "parallel/schedule_run.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
 #include "training/emulated_network.hpp"
 #include "training/predict_time.hpp"

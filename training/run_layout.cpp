@@ -61,9 +61,6 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout) {
                                            layout.micro_batch, config.sequence_length));
 }
 
-namespace {
-
-// None where gradients travel as they are.
 std::optional<ScalarType> wire_type(const RunConfig& config) {
   if (config.precision.gradient_reduction == "state")
     return std::nullopt;
@@ -72,37 +69,18 @@ std::optional<ScalarType> wire_type(const RunConfig& config) {
   });
 }
 
-std::vector<Index> layers_of_chunk(const Layout& layout, int stage) {
-  std::vector<Index> layers;
-  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
-  for (const ChunkLayers& chunk : chunks)
-    layers.push_back(chunk.count);
-  return layers;
-}
-
-}  // namespace
-
 UnitBuffers unit_buffers(const Layout& layout, int stage) {
-  const std::vector<Index> layers = layers_of_chunk(layout, stage);
-  const auto all = static_cast<int>(std::accumulate(layers.begin(), layers.end(), Index{0}));
-  return {.weights = layout.zero_stage < 3  ? 0
-                     : layout.keep_gathered ? all
-                                            : 2,
-          .gradients = layout.zero_stage < 2 ? 0 : 2};
+  return unit_buffers(layout, layout.chunks().at(static_cast<std::size_t>(stage)));
 }
 
 UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& schedule) {
-  return unit_list(schedule, layers_of_chunk(layout, stage), unit_buffers(layout, stage));
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
+  return unit_list(schedule, layers_of_chunk(chunks), unit_buffers(layout, chunks));
 }
 
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
-  ReducerOptions options = for_ranks(
-      {.zero_stage = layout.zero_stage, .layers_of_chunk = layers_of_chunk(layout, stage), .wire = wire_type(config)},
-      layout.mesh().replicas_of_a_copy());
-  for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
-    if (const double scale = message_scale(config.emulate, Axis::dp); scale > 1)
-      *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / scale));
-  return options;
+  return reducer_options(layout, layout.chunks().at(static_cast<std::size_t>(stage)), wire_type(config),
+                         message_scale(config.emulate, Axis::dp));
 }
 
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout) {

@@ -7,8 +7,8 @@
 
 #include "models/cost.hpp"
 #include "models/layout.hpp"
+#include "models/rank_memory.hpp"
 #include "parallel/pipeline_schedule.hpp"
-#include "parallel/reduction_plan.hpp"
 #include "parallel/unit_actions.hpp"
 #include "training/run_config.hpp"
 
@@ -26,11 +26,13 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout);
 /// recomputation of the stage that they lie on. `costs` is asked once for each mode.
 std::vector<Index> balanced_layers(const RunConfig& config, const std::function<LayerCosts(Recompute)>& costs);
 
-/// How gradients are reduced. Where tiny tensors stand for large ones (--emulate message_scale), buckets shrink with
-/// them: as many of them as there would be, or nothing could be reduced before backward ends.
+/// The 16-bit type in which gradients travel; none where they travel as they are.
+std::optional<ScalarType> wire_type(const RunConfig& config);
+
+/// How the gradients of a stage are reduced.
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);
 
-/// Whole layers of a stage that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
+/// Whole layers of a stage that exist at a time.
 UnitBuffers unit_buffers(const Layout& layout, int stage);
 
 /// What happens to them in a step.

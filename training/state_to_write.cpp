@@ -3,7 +3,7 @@
 #include "training/state_to_write.hpp"
 
 #include "core/error.hpp"
-#include "training/counted_ranges.hpp"
+#include "parallel/counted_ranges.hpp"
 
 namespace espalier {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/counted_ranges.hpp"
 #include "parallel/failure.hpp"
-#include "training/counted_ranges.hpp"
 #include "training/loaders.hpp"
 #include "training/predict_memory.hpp"
 
@@ -87,7 +87,8 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout
   model_.plan_activations(config.layout.micro_batch, config.sequence_length,
                           activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
                                             config.data.separates_documents()));
-  mesh.tp().scratch<unsigned char>(tensor_scratch<Compute<P>>(config, layout, mesh.pp().rank()));
+  mesh.tp().scratch<unsigned char>(tensor_scratch_bytes(config.model.shape, layout, layout.has_head(mesh.pp().rank()),
+                                                        memory_options<P>(config, layout)));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
   if constexpr (std::is_same_v<Compute<P>, float16>)

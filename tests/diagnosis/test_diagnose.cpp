@@ -7,7 +7,7 @@
 #include "core/memory_text.hpp"
 #include "diagnosis/diagnose.hpp"
 #include "diagnosis/layout_room.hpp"
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "tests/diagnosis/named_findings.hpp"
 #include "tests/diagnosis/simulated_run.hpp"
 
@@ -305,8 +305,11 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   half.tensor /= 2;
   half.data *= 2;
   const auto budget_for = [&](const Layout& layout) {
-    return static_cast<Index>(
-        peak_bytes(layout_memory(setup.shape, layout, espalier_implementation(), setup.sequence_length)));
+    return static_cast<Index>(peak_bytes(memory_of_stages({.model = setup.shape,
+                                                           .cluster = {},
+                                                           .implementation = espalier_implementation(),
+                                                           .sequence_length = setup.sequence_length},
+                                                          layout)));
   };
   setup.device_memory = budget_for(half) - 1;
   EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.zero_stage = 1, with twice the replicas");
@@ -335,7 +338,10 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
   setup.cluster = "h100";
   const Layout& layout = setup.layout;
   Implementation implementation = espalier_implementation();
-  const auto need = [&] { return bytes_text(peak_bytes(layout_memory(setup.shape, layout, implementation, 1024))); };
+  const auto need = [&] {
+    return bytes_text(peak_bytes(memory_of_stages(
+        {.model = setup.shape, .cluster = {}, .implementation = implementation, .sequence_length = 1024}, layout)));
+  };
   EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
   setup.attention = "own";
   implementation.cudnn_attention = false;

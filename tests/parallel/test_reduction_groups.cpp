@@ -17,6 +17,7 @@
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/injected_fault.hpp"
 #include "parallel/process_mesh.hpp"
+#include "parallel/reduction_shares.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/message_delays.hpp"
@@ -255,8 +256,11 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
       const auto wanted =
           reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().most_direct_ranks);
-      EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, ranks, options, bytes)),
-                  36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
+      EXPECT_NEAR(
+          static_cast<double>(memory),
+          static_cast<double>(
+              ReductionShares(plan, ranks, options, stage.parameters.flat_size(), bytes).of(ranks).buffer_bytes),
+          36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
         reducer.begin_step();
         reducer.wait();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/process_mesh.hpp"
-#include "parallel/reduction_plan.hpp"
+#include "parallel/reduction_shares.hpp"
 #include "tests/parallel/segments.hpp"
 
 namespace espalier {
@@ -225,7 +225,9 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
       EXPECT_GE(plan.buckets.front().slice(size / 2).size() * 4, 256 << 10) << size << " ranks";
     }
     constexpr std::uint64_t in_flight = 256 << 20;  // as with the buckets of few ranks
-    EXPECT_LE(reduction_memory(plan, ranks, options, 4), in_flight + (size << 10)) << size << " ranks";
+    EXPECT_LE(ReductionShares(plan, ranks, options, Index{124} << 20, 4).of(ranks).buffer_bytes,
+              in_flight + (size << 10))
+        << size << " ranks";
     EXPECT_EQ(library.messages, 2 * plan.buckets.size());
     EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
     // In two levels: the same bytes and slices, and little more memory.
@@ -236,7 +238,8 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     const ReductionTraffic levels = reduction_traffic(two, in_levels, options, 4, 4, {}, size).at(over_dp);
     EXPECT_NEAR(static_cast<double>(levels.bytes()), static_cast<double>(direct.bytes()), 2e5);
     EXPECT_NEAR(static_cast<double>(two.owned.front().size()), static_cast<double>(plan.owned.front().size()), 64);
-    EXPECT_LE(reduction_memory(two, in_levels, options, 4), 1.6 * in_flight) << size << " ranks";
+    EXPECT_LE(ReductionShares(two, in_levels, options, Index{124} << 20, 4).of(in_levels).buffer_bytes, 1.6 * in_flight)
+        << size << " ranks";
     const auto peers = static_cast<std::size_t>(mesh.first_replicas - 1 + size / mesh.first_replicas - 1);
     EXPECT_EQ(levels.messages, 2 * two.buckets.size() * peers);
     std::printf(

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "training/predict_time.hpp"
 
 namespace espalier::test {

@@ -7,10 +7,11 @@
 
 #include "models/cost.hpp"
 #include "planning/collective_time.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "tests/planning/problems.hpp"
+#include "tests/published/published_memory.hpp"
 
 namespace espalier {
 namespace {
@@ -36,7 +37,7 @@ ModelConfig model_of(Index layers, Index hidden, Index heads, Index kv_heads, In
 
 Implementation with_experts(Experts experts) {
   Implementation program;
-  program.arenas_of_train = false;
+  program.shards_tables = true;
   program.experts = experts;
   return program;
 }
@@ -74,7 +75,10 @@ TEST(Experts, ranks_that_share_experts_hold_their_part_of_them) {
     const double others = 32 * (mixtral_attention + 2 * 4096) + mixtral_outside;
     const double held = 32 * (8.0 / ranks) * mixtral_expert;
     const MemoryByCategory memory =
-        layout_memory(mixtral(), layout_of("data=64,zero=1", 64), with_experts(experts), 4096).front();
+        published_memory(
+            {.model = mixtral(), .cluster = {}, .implementation = with_experts(experts), .sequence_length = 4096}, {},
+            layout_of("data=64,zero=1", 64))
+            .front();
     EXPECT_NEAR(static_cast<double>(memory[Category::weights]), 2 * (others + held), 1);
     EXPECT_NEAR(static_cast<double>(memory[Category::optimizer]), 12 * (others / 64 + held / (64.0 / ranks)), 1);
   }

@@ -99,40 +99,4 @@ TEST(PlanPipeline, the_busiest_stage_is_named) {
   EXPECT_DOUBLE_EQ(pipeline_time(costs).busiest, 32);
 }
 
-// The slots that the lists of `train` need, and what papers say of the others.
-TEST(PlanPipeline, slots_are_those_of_the_lists) {
-  for (const ScheduleKind schedule :
-       {ScheduleKind::one_f_one_b, ScheduleKind::gpipe, ScheduleKind::zero_bubble, ScheduleKind::sequential})
-    for (const int m : {1, 3, 8, 20})
-      for (int stage = 0; stage < 4; ++stage) {
-        const PipelineSchedule list = make_schedule({.kind = schedule, .stages = 4, .microbatches = m}, stage);
-        EXPECT_EQ(slots_in_flight(schedule, 4, 1, m, stage), slots_needed(list, 0))
-            << to_string(schedule) << " m " << m << " stage " << stage;
-      }
-}
-
-TEST(PlanPipeline, slots_of_chunks_are_those_of_the_lists) {
-  for (const auto& [stages, chunks, m] : {std::tuple(4, 2, 16), std::tuple(4, 3, 16), std::tuple(4, 4, 8),
-                                          std::tuple(8, 3, 8), std::tuple(3, 4, 12), std::tuple(2, 5, 2)})
-    for (int stage = 0; stage < stages; ++stage) {
-      const PipelineSchedule list = make_schedule(
-          {.kind = ScheduleKind::interleaved, .stages = stages, .chunks = chunks, .microbatches = m}, stage);
-      const std::vector<double> slots = slots_of_chunks(ScheduleKind::interleaved, stages, chunks, m, stage);
-      EXPECT_EQ(slots_in_flight(ScheduleKind::interleaved, stages, chunks, m, stage), slots_needed(list))
-          << stages << " stages of " << chunks << " chunks, " << m << " micro-batches, stage " << stage;
-      for (int chunk = 0; chunk < chunks; ++chunk)
-        EXPECT_EQ(slots[static_cast<std::size_t>(chunk)], slots_needed(list, chunk))
-            << stages << " stages, " << m << " micro-batches: chunk " << chunk << " of " << chunks << " on stage "
-            << stage;
-    }
-}
-
-// Narayanan et al. 2021: 1 + (p - 1)/(p v) times the activations of 1F1B on the first stage.
-TEST(PlanPipeline, interleaving_holds_more_on_the_first_stage) {
-  const double chunks_held = slots_in_flight(ScheduleKind::interleaved, 8, 4, 64, 0);
-  EXPECT_NEAR(chunks_held / 4, 8 * (1 + 7.0 / (8 * 4)), 1e-9);
-  EXPECT_EQ(slots_in_flight(ScheduleKind::zero_bubble_2p, 8, 1, 64, 3), 15);
-  EXPECT_EQ(slots_in_flight(ScheduleKind::zero_bubble_v, 8, 2, 64, 3), 16);
-}
-
 }  // namespace

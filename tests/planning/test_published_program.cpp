@@ -15,18 +15,19 @@ namespace {
 // Without its columns, a program in PyTorch of today.
 TEST(PublishedProgram, is_told_by_columns) {
   const auto program = [](const std::string& columns, const std::string& fields) {
-    return published_implementation(parse_csv("id," + columns + "\nx," + fields + "\n", "t").rows[0]);
+    return published_program(parse_csv("id," + columns + "\nx," + fields + "\n", "t").rows[0]);
   };
-  const Implementation today = program("layers", "1");
+  const Implementation today = program("layers", "1").implementation;
   EXPECT_TRUE(today.fused_attention && today.overlaps_reduction && today.splits_messages);
   EXPECT_FALSE(today.tuned_attention || today.compiled || today.one_ring);
   EXPECT_EQ(today.gradient_bytes, 4);
-  const Implementation told = program("program,gradient_bytes,extra_state_bytes", "compiled one_ring,2,4");
+  const PublishedProgram all = program("program,gradient_bytes,extra_state_bytes", "compiled one_ring,2,4");
+  const Implementation& told = all.implementation;
   EXPECT_TRUE(told.compiled && told.one_ring);
   EXPECT_FALSE(told.fused_attention || told.overlaps_reduction);
   EXPECT_EQ(told.gradient_bytes, 2);
-  EXPECT_EQ(told.extra_state_bytes, 4);
-  const Implementation none = program("program", "none");
+  EXPECT_EQ(all.memory.extra_state_bytes, 4);
+  const Implementation none = program("program", "none").implementation;
   EXPECT_FALSE(none.fused_attention || none.overlaps_reduction || none.splits_messages);
   const auto why_not = [](const std::string& column, const std::string& field) {
     const std::string table =

@@ -70,15 +70,15 @@ std::vector<FittedConstant> constants_of_time(const std::vector<PublishedCase>& 
 std::vector<FittedConstant> constants_of_memory() {
   return {{"bytes of a logit", 0.3,
            [](PublishedCase& row) {
-             Implementation& program = row.problem.implementation;
+             PublishedMemory& program = row.memory;
              return program.copies_logits ? &program.logit_bytes : nullptr;
            }},
           {"what allocators hold", 0.1,
            [](PublishedCase& row) {
-             Implementation& program = row.problem.implementation;
+             PublishedMemory& program = row.memory;
              return program.reserved_times > 1 ? &program.reserved_times : nullptr;
            }},
-          {"libraries", 0.7, [](PublishedCase& row) { return &row.problem.implementation.library_bytes; }}};
+          {"libraries", 0.7, [](PublishedCase& row) { return &row.memory.library_bytes; }}};
 }
 
 }  // namespace espalier

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "planning/layer_time.hpp"
-#include "planning/layout_memory.hpp"
 
 namespace espalier {
 namespace {
@@ -60,8 +59,7 @@ FitTarget time_target() {
 FitTarget memory_target() {
   return {.predicted =
               [](const PublishedCase& row, const Layout& layout) {
-                const auto memory =
-                    layout_memory(row.problem.model, layout, row.problem.implementation, row.problem.sequence_length);
+                const auto memory = published_memory(row.problem, row.memory, layout);
                 return static_cast<double>(row.last_stage ? memory.back().total() : peak_bytes(memory));
               },
           .measured = [](const PublishedCase& row) { return row.measured_bytes; }};

@@ -13,9 +13,9 @@
 #include "io/nearest_word.hpp"
 #include "io/strings.hpp"
 #include "io/units.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/layout_memory.hpp"
 #include "planning/to_double.hpp"
 #include "tests/published/published_model.hpp"
 #include "tests/published/published_program.hpp"
@@ -256,7 +256,9 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
     refuse(read, fmt::format("it has {} more than the table has columns: are commas in a field not quoted?",
                              counted(static_cast<Index>(row.num_excess()), "field")));
   read.parameters = row.number("model_params").value_or(0);
-  read.problem.implementation = published_implementation(row);
+  const PublishedProgram program = published_program(row);
+  read.problem.implementation = program.implementation;
+  read.memory = program.memory;
   refuse(read, missing_of_experts(row, read.problem.implementation.experts));
   read.problem.sequence_length = row.whole("seq_len").value_or(0);
   if (read.problem.sequence_length < 1)
@@ -342,8 +344,11 @@ PublishedTable read_cases(std::string_view text, const std::string& name, const 
 PricedCase price_case(PublishedCase published) {
   PricedCase priced{.published = std::move(published)};
   PublishedCase& read = priced.published;
+  read.problem.memory_of = [program = read.memory](const PlanProblem& problem, const Layout& layout) {
+    return published_memory(problem, program, layout);
+  };
   if (read.states_only && read.parameters > 0) {
-    const StateBytes bytes = sharded_state_bytes(state_bytes(Precision::fp16, {.gradient_bytes = 2}),
+    const PublishedStates bytes = sharded_states(published_states(Precision::fp16, 2),
                                                  read.space.zero_stage.value_or(0), read.space.data.value_or(1));
     priced.predicted_bytes = read.parameters * bytes.total();
     return priced;

@@ -9,6 +9,7 @@
 
 #include "planning/layout_space.hpp"
 #include "tests/published/csv.hpp"
+#include "tests/published/published_memory.hpp"
 
 namespace espalier {
 
@@ -28,6 +29,7 @@ struct PublishedCase {
   bool one_block = false;     ///< its time is that of one block, forward and backward
   double parameters = 0;      ///< published, where there is no shape
   PlanProblem problem;
+  PublishedMemory memory;
   LayoutSpace space;  ///< what is not published is open
 };
 

@@ -196,7 +196,7 @@ int published_left_out(int argc, char** argv) {
           time, [](const PricedCase& row) { return time_kind(row.published.problem, *row.price).name; }, true);
       report_pairs(time);
       report_intervals(
-          memory, [](const PricedCase& row) { return memory_kind(row.published.problem.implementation).name; }, false);
+          memory, [](const PricedCase& row) { return memory_kind(row.published.problem).name; }, false);
     }
     if (std::strcmp(argv[i], "--rows") == 0) {
       report_rows(time);

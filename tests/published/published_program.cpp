@@ -33,10 +33,15 @@ constexpr std::array words{Word{"fused_attention", &Implementation::fused_attent
                            Word{"fused_elementwise", &Implementation::fused_elementwise},
                            Word{"fused_optimizer", &Implementation::fused_optimizer},
                            Word{"fused_loss", &Implementation::fused_loss},
-                           Word{"copies_logits", &Implementation::copies_logits},
-                           Word{"keeps_rows", &Implementation::keeps_rows},
-                           Word{"copies_gradients", &Implementation::copies_gradients},
                            Word{"reduces_all", &Implementation::reduces_all}};
+
+struct MemoryWord {
+  const char* name;
+  bool PublishedMemory::*fact;
+};
+constexpr std::array memory_words{MemoryWord{"copies_logits", &PublishedMemory::copies_logits},
+                                  MemoryWord{"keeps_rows", &PublishedMemory::keeps_rows},
+                                  MemoryWord{"copies_gradients", &PublishedMemory::copies_gradients}};
 
 // Of a tensor collective that PyTorch cuts up: without it steps take 1.04 to 1.16 times as long, 1.09 in the median
 // [torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md]. The same steps have 0.2 of such collectives.
@@ -59,14 +64,14 @@ constexpr const char* program_of_today =
 }
 
 // Words that change a constant.
-bool set_constant(const std::string& word, Implementation& made) {
+bool set_constant(const std::string& word, PublishedProgram& made) {
   if (word == "async_tensor") {
-    made.overlaps_tensor = true;
-    made.overlapped_share = async_tensor_share;
+    made.implementation.overlaps_tensor = true;
+    made.implementation.overlapped_share = async_tensor_share;
   } else if (word == "expandable_segments")
-    made.reserved_times = expandable_times;
+    made.memory.reserved_times = expandable_times;
   else if (word == "grid_communicators")
-    made.communicator_bytes = grid_communicators * communicator_bytes;
+    made.memory.communicator_bytes = grid_communicators * communicator_bytes;
   else
     return false;
   return true;
@@ -83,33 +88,37 @@ Experts published_experts(const CsvRow& row) {
 
 }  // namespace
 
-Implementation published_implementation(const CsvRow& row) {
-  Implementation made{.reserved_times = reserved_times, .communicator_bytes = communicator_bytes};
+PublishedProgram published_program(const CsvRow& row) {
+  PublishedProgram made{.implementation = {},
+                        .memory = {.reserved_times = reserved_times, .communicator_bytes = communicator_bytes}};
+  Implementation& implementation = made.implementation;
   for (const Word& word : words)
-    made.*word.fact = false;
+    implementation.*word.fact = false;
   const std::string written = row.has("program") ? row.text("program") : program_of_today;
   std::istringstream text(written == "none" ? "" : written);
   for (std::string name; text >> name;) {
-    if (set_constant(name, made))
-      continue;
-    const auto found = std::ranges::find_if(words, [&](const Word& word) { return word.name == name; });
-    if (found == words.end())
+    const auto set = [&](const auto& known, auto& facts) {
+      const auto found = std::ranges::find_if(known, [&](const auto& word) { return word.name == name; });
+      if (found != known.end())
+        facts.*found->fact = true;
+      return found != known.end();
+    };
+    if (!set_constant(name, made) && !set(words, implementation) && !set(memory_words, made.memory))
       throw_unknown(row, "a word of program", name, "the words of tests/published/README.md");
-    made.*found->fact = true;
   }
   require_word(row, "memory_by", {"allocated", "reserved", "driver"});
   if (!row.has("memory_by") || row.text("memory_by") == "allocated")
-    made.reserved_times = 1;
+    made.memory.reserved_times = 1;
   if (row.text("memory_by") != "driver")
-    made.communicator_bytes = 0;
+    made.memory.communicator_bytes = 0;
   else
-    made.library_bytes = library_bytes;
-  made.recomputes_attention = true;
-  made.arenas_of_train = false;
+    made.memory.library_bytes = library_bytes;
+  implementation.recomputes_attention = true;
+  implementation.shards_tables = true;
   require_word(row, "gradient_bytes", {"2", "4"});
-  made.gradient_bytes = row.text("gradient_bytes") == "2" ? 2 : 4;
-  made.extra_state_bytes = static_cast<int>(row.whole("extra_state_bytes").value_or(0));
-  made.experts = published_experts(row);
+  implementation.gradient_bytes = row.text("gradient_bytes") == "2" ? 2 : 4;
+  made.memory.extra_state_bytes = static_cast<int>(row.whole("extra_state_bytes").value_or(0));
+  implementation.experts = published_experts(row);
   return made;
 }
 

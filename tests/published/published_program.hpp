@@ -4,13 +4,18 @@
 
 #include "planning/implementation.hpp"
 #include "tests/published/csv.hpp"
+#include "tests/published/published_memory.hpp"
 
 namespace espalier {
 
-/// What the program that a row is of does: `program`, `gradient_bytes`, `extra_state_bytes`. Without them a program in
-/// PyTorch of today.
+/// What the program that a row is of does: `program`, `gradient_bytes`, `extra_state_bytes`, `memory_by`. Without them
+/// a program in PyTorch of today.
+struct PublishedProgram {
+  Implementation implementation;
+  PublishedMemory memory;
+};
 /// @throws Error (data) for a word of `program` that is unknown.
-Implementation published_implementation(const CsvRow& row);
+PublishedProgram published_program(const CsvRow& row);
 
 /// @throws Error (data) for a field that is neither empty nor one of the words.
 void require_word(const CsvRow& row, const std::string& column, const std::vector<std::string>& words);

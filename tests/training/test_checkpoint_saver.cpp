@@ -206,7 +206,8 @@ TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
     const MemoryByCategory before = MemoryLedger::instance().current();
     const Saving saving(config, folder / "c");
     const MemoryByCategory after = MemoryLedger::instance().current();
-    const MemoryByCategory predicted = predict_memory<Fp32>(config, saving.on.layout, saving.on.mesh.pp().rank());
+    const MemoryByCategory predicted =
+        predict_memory<Fp32>(config, saving.on.layout).at(static_cast<std::size_t>(saving.on.mesh.pp().rank()));
     const auto share = [](const MemoryByCategory& memory) {
       return static_cast<double>(memory[Category::weights] + memory[Category::gradients] + memory[Category::optimizer] +
                                  memory[Category::communication] + memory[Category::other]);

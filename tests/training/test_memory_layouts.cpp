@@ -31,7 +31,8 @@ void expect_predicted_memory(const RunConfig& config, double slack = 0) {
   const MemoryByCategory before = MemoryLedger::instance().current();
   const TrainerOn<P> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
+  const MemoryByCategory predicted =
+      predict_memory<P>(config, on.layout).at(static_cast<std::size_t>(on.mesh.pp().rank()));
   const std::string what = on.layout.text();
   const Communicator stage = world().split(on.mesh.pp().rank(), world().rank(), "stage");
   const double measured = all_reduce(stage, static_cast<double>(after.total() - before.total()), ReduceOp::max);
@@ -88,7 +89,8 @@ TEST(MemoryLayouts, AStepNeedsNoMoreThanATrainerHas) {
       TrainerOn<Fp32> on(config, world());
       const std::size_t there = MemoryLedger::instance().current()[Category::communication];
       EXPECT_GE(there - before[Category::communication],
-                static_cast<std::size_t>(tensor_scratch<float>(config, on.layout, 0)));
+                static_cast<std::size_t>(tensor_scratch_bytes(config.model.shape, on.layout, on.layout.has_head(0),
+                                                              memory_options<Fp32>(config, on.layout))));
       on.trainer.step();
       constexpr std::size_t small = 1024;  // of the loss and other single numbers
       EXPECT_LE(MemoryLedger::instance().current()[Category::communication], there + small);

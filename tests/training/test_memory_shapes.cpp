@@ -62,7 +62,7 @@ void expect_predicted(int ranks, std::vector<std::string> keys, const std::strin
   for (const int stage : {0, layout.pipeline / 2, layout.pipeline - 1}) {
     SCOPED_TRACE(fmt::format("{} in {}, stage {}", layout.text(), type, stage));
     const MemoryByCategory measured = allocated<P>(config, layout, stage);
-    const MemoryByCategory predicted = predict_memory<P>(config, layout, stage);
+    const MemoryByCategory predicted = predict_memory<P>(config, layout).at(static_cast<std::size_t>(stage));
     for (const Category category :
          {Category::weights, Category::gradients, Category::optimizer, Category::activations, Category::workspace}) {
       const auto got = static_cast<double>(predicted[category]);

@@ -178,7 +178,7 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
   TrainerOn<P> on(config, world());
   on.trainer.step();
   const MemoryByCategory after = own();
-  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, 0);
+  const MemoryByCategory predicted = predict_memory<P>(config, on.layout).front();
   EXPECT_NEAR(static_cast<double>(after.total() - before.total()) / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category);

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planning/layout_memory.hpp"
+#include "planning/layer_parameters.hpp"
 #include "tests/training/shape_config.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"

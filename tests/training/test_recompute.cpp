@@ -50,7 +50,8 @@ Outcome train(const RunConfig& config) {
   TrainerOn<P> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
   const std::string what = on.layout.text();
-  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
+  const MemoryByCategory predicted =
+      predict_memory<P>(config, on.layout).at(static_cast<std::size_t>(on.mesh.pp().rank()));
   EXPECT_EQ(after[Category::activations] - before[Category::activations], predicted[Category::activations]) << what;
   const auto workspace = static_cast<double>(predicted[Category::workspace]);
   const double headers = 8192 + 0.001 * workspace;  // and small tensors beside it, such as partial sums of the norm
@@ -75,7 +76,7 @@ void expect_same_bits(const RunConfig& config) {
     const RunConfig recomputing = laid_out(config, {mode});
     const Outcome outcome = train<P>(recomputing);
     const Layout layout = make_run_layout(recomputing, world().size());
-    const std::size_t slots = predict_memory<P>(recomputing, layout, 0)[Category::activations];
+    const std::size_t slots = predict_memory<P>(recomputing, layout).front()[Category::activations];
     if (mode == "parallel.recompute=none") {
       kept = outcome;
       most = slots;
@@ -101,7 +102,7 @@ TEST(RecomputeLayouts, SameBitsAndPredictedMemoryAndBytesInEveryLayout) {
 TEST(RecomputeLayouts, ChunksOfTheLossSendWhatTheFormulasSay) {
   const SharedFolder folder("logit_chunks");
   const int half = std::max(1, world().size() / 2);
-  const Index vocabulary = 90001 * world().size() * (most_logits / most_logits_on_host);
+  const Index vocabulary = 90001 * world().size() * (logits_here.most / logits_on_host.most);
   const RunConfig base =
       four_layers(folder, {fmt::format("model.vocab_size={}", vocabulary), "model.hidden_size=8", "model.num_layers=2",
                            "model.max_sequence_length=48", "batch.micro_batch_size=4", "batch.global_batch_size=4"});

@@ -101,7 +101,7 @@ TEST(Trainer, MemoryIsWhatWasPredicted) {
   const MemoryByCategory before = MemoryLedger::instance().current();
   const TrainerOn<Fp32> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<Fp32>(config, on.layout, 0);
+  const MemoryByCategory predicted = predict_memory<Fp32>(config, on.layout).front();
   const auto measured = static_cast<double>(after.total() - before.total());
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::activations})

@@ -112,7 +112,7 @@ TEST(WorkLists, EveryLayoutDoesWhatTheLayersList) {
 // Rows of the loss in several pieces, whose last one is shorter.
 TEST(WorkLists, PiecesOfTheLossAreListed) {
   const SharedFolder folder("work_pieces");
-  const Index vocabulary = 90001 * world().size() * (most_logits / most_logits_on_host);
+  const Index vocabulary = 90001 * world().size() * (logits_here.most / logits_on_host.most);
   expect_listed_work<Fp32>(
       tiny_config(folder, world().size(),
                   {fmt::format("model.vocab_size={}", vocabulary), "model.hidden_size=8", "model.num_heads=8",

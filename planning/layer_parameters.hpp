@@ -13,11 +13,6 @@ namespace espalier {
 /// One micro-batch on a rank of the tensor axis, the first, which has most. Context ranks share its sequences.
 BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length);
 
-/// Bytes that a block keeps of one micro-batch from forward to backward. For GPT in 16 bit without recomputation or
-/// tensor parallelism, with dropout and unfused attention: s b h (34 + 5 a s / h) [Korthikanti et al. 2022, eq. 1-6].
-double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout, const Implementation& implementation,
-                                  Index sequence_length);
-
 /// Columns of K (and of V) on a tensor rank: its share of the heads; one head, of which other ranks have copies, where
 /// there are more ranks than such heads.
 double kv_size_on_rank(const ModelConfig& model, const Layout& layout);
@@ -32,11 +27,6 @@ double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout,
 double embedding_parameters_on_rank(const ModelConfig& model, const Layout& layout,
                                     const Implementation& implementation);
 double head_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation);
-
-/// The most workspace that attention through cuDNN holds on to on a rank; 0 where it does not compute.
-/// @pre why_impossible() is empty (planning/layout_limits.hpp)
-std::size_t attention_workspace_on_rank(const ModelConfig& model, const Layout& layout,
-                                        const Implementation& implementation, Index sequence_length);
 
 /// Blocks of each part of the model in forward order: equal where they divide; one fewer first and last where then they
 /// divide (embedding and head count as blocks); else as even as possible.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/counted_ranges.hpp"
+#include "parallel/counted_ranges.hpp"
 
 #include <numeric>
 

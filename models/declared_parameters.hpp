@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/parameter_spec.hpp"
+#include "models/layer_partition.hpp"
+#include "models/model_config.hpp"
+
+namespace espalier {
+
+/// Which part of each tensor a rank holds.
+struct TensorPart {
+  int rank = 0;
+  int size = 1;
+  bool sequence_parallel = false;
+  Index row_multiple = 1;  ///< LogitSizes::multiple
+  bool operator==(const TensorPart&) const = default;
+};
+
+/// The parameters that layers declare, as they lie in the flat arrays of a rank (core/parameter.hpp); without names.
+struct DeclaredParameters {
+  std::vector<Parameter> parameters;
+  std::vector<Segment> segments;
+  Index flat_size = 0;
+
+  Index num_elements() const;  ///< of this rank, without padding
+};
+
+/// What the layers of a model declare: recorded from one of each kind, without memory.
+class ParameterRecording {
+ public:
+  ParameterRecording(const ModelConfig& model, const TensorPart& part);
+
+  /// The parameters of a rank with these chunks.
+  DeclaredParameters of(const std::vector<ChunkLayers>& chunks) const;
+
+  const DeclaredParameters& block() const { return block_; }
+
+ private:
+  DeclaredParameters embedding_;
+  DeclaredParameters table_;  // of a tied head without the embedding
+  DeclaredParameters block_;
+  DeclaredParameters head_;
+  bool tied_;
+};
+
+}  // namespace espalier

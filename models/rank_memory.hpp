@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "models/layout.hpp"
+#include "models/logit_rows.hpp"
+#include "models/model_config.hpp"
+#include "parallel/reduction_plan.hpp"
+#include "parallel/unit_actions.hpp"
+
+// The one prediction of what a rank allocates: `train --dry-run`, the checks before a run and `plan` ask it.
+
+namespace espalier {
+
+/// The types of a run.
+struct TrainingTypes {
+  ScalarType compute = ScalarType::fp32;
+  ScalarType residual = ScalarType::fp32;         ///< of the residual stream: `compute`, or the state type
+  std::optional<ScalarType> wire = std::nullopt;  ///< 16-bit type in which gradients travel; none: the state type
+
+  ScalarType state() const { return compute == ScalarType::fp64 ? ScalarType::fp64 : ScalarType::fp32; }
+  bool has_masters() const { return compute != state(); }
+};
+/// What stands for fp8 and tf32, in which nothing trains: the types of their activations.
+TrainingTypes training_types(Precision precision);
+
+/// Bytes of the states of one element. 16 bits: 2 + 4 + 12, with master weights in fp32; fp32: 4 + 4 + 8.
+struct StateBytes {
+  Index weights = 0;
+  Index gradients = 0;
+  Index optimizer = 0;
+  Index total() const { return weights + gradients + optimizer; }
+};
+StateBytes state_bytes(const TrainingTypes& types);
+
+/// What else decides the memory of a rank.
+struct MemoryOptions {
+  Index sequence_length = 1024;
+  TrainingTypes types = {};
+  LogitSizes logits = logits_on_host;
+  bool separate_documents = false;
+  bool copies_state = false;        ///< for saves behind the training, where the weights lie
+  double message_scale = 1;         ///< of [emulate]: see reducer_options()
+  std::uint64_t library_bytes = 0;  ///< that libraries of products and attention hold
+};
+
+/// Bytes by category of a rank of each stage; of the ranks of a stage that which has most, or, of more than 64 ranks or
+/// very many slices, no less than that. @pre `layout.layers` is given
+std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout& layout, const MemoryOptions& options);
+
+/// The stage that needs most, the first of equals. @pre there is one.
+int peak_stage(const std::vector<MemoryByCategory>& stages);
+/// What it needs.
+std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages);
+
+/// How gradients of a stage are reduced. @param message_scale where tiny tensors stand for so much larger ones, buckets
+/// shrink with them: as many of them as there would be, or nothing could be reduced before backward ends
+ReducerOptions reducer_options(const Layout& layout, const std::vector<ChunkLayers>& chunks,
+                               std::optional<ScalarType> wire = std::nullopt, double message_scale = 1);
+
+/// Layers of each chunk.
+std::vector<Index> layers_of_chunk(const std::vector<ChunkLayers>& chunks);
+
+/// Whole layers of a stage that exist at a time under ZeRO-2 and -3: one is used, one is on its way.
+UnitBuffers unit_buffers(const Layout& layout, const std::vector<ChunkLayers>& chunks);
+
+/// Bytes in which a rank of a stage receives what other tensor ranks add, and which it allocates before its first step.
+Index tensor_scratch_bytes(const ModelConfig& model, const Layout& layout, bool has_head, const MemoryOptions& options);
+
+}  // namespace espalier

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/state_memory.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "parallel/counted_ranges.hpp"
+#include "parallel/reduction_shares.hpp"
+
+namespace espalier {
+namespace {
+
+std::size_t to_bytes(Index elements, Index element_bytes) { return static_cast<std::size_t>(elements * element_bytes); }
+
+Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// All layers of a stage in one chunk: where the flat arrays have chunks makes no difference.
+ChunkLayers together(const std::vector<ChunkLayers>& chunks) {
+  ChunkLayers all;
+  for (const ChunkLayers& chunk : chunks) {
+    all.count += chunk.count;
+    all.embedding = all.embedding || chunk.embedding;
+    all.head = all.head || chunk.head;
+  }
+  return all;
+}
+
+// A stage as it is planned.
+struct StageParameters {
+  DeclaredParameters declared;
+  Index flat_size = 0;             // of all layers
+  Index layers = 0;                // that are declared
+  std::vector<Index> layer_times;  // for how many each stands
+};
+
+// Layers are alike, and ZeRO-2 and -3 reduce each by itself: then one stands for all but the last, behind which the
+// flat arrays may end.
+StageParameters stage_parameters(const ParameterRecording& recording, ChunkLayers all, bool reduces_layers) {
+  StageParameters stage;
+  const Index layers = all.count;
+  if (reduces_layers && layers >= 2) {
+    all.count = 2;
+    stage.layer_times = {layers - 1, 1};
+  }
+  stage.layers = all.count;
+  stage.declared = recording.of({all});
+  stage.flat_size = stage.declared.flat_size + (layers - all.count) * round_up(recording.block().flat_size, 256);
+  return stage;
+}
+
+class StageStates {
+ public:
+  StageStates(const Layout& layout, const MemoryOptions& options, int stage, const ChunkLayers& all,
+              const ParameterRecording& recording)
+      : layout_(layout),
+        options_(options),
+        stage_(stage),
+        mesh_(layout.mesh()),
+        of_(stage_parameters(recording, all, layout.zero_stage >= 2 && !options.copies_state)),
+        reducer_(reducer_options(layout, {all}, options.types.wire, options.message_scale)),
+        layer_size_(round_up(recording.block().flat_size, 256)) {
+    reducer_.layers_of_chunk = {of_.layers};
+    reducer_.layer_times = of_.layer_times;
+  }
+
+  MemoryByCategory most(AlikeRanks ranks) const {
+    const bool may_bound = !options_.copies_state;  // whose parts are counted rank by rank
+    if (may_bound && num_slices() > (layout_.zero_stage < 2 ? most_slices : most_slices_of_layers))
+      return memory_of(rough_share(group_ranks(ranks.first, 0)), 0);
+    if (may_bound && Index{ranks.end - ranks.first} * layout_.data > most_ranks) {
+      const GroupRanks first = group_ranks(ranks.first, 0);
+      return memory_of(shares(plan_of(first), first).most(), 0);
+    }
+    const int shards = mesh_.replicas_of_a_copy();
+    MemoryByCategory most;
+    for (int rank = ranks.first; rank < ranks.end; ++rank) {
+      std::optional<ReductionShares> alike;  // of replicas that cut alike
+      bool has_second = false;
+      for (int shard = 0; shard < shards; ++shard) {
+        const GroupRanks first = group_ranks(rank, shard);
+        ReductionPlan plan;
+        if (!alike || has_second || options_.copies_state) {
+          plan = plan_of(first);
+          alike.emplace(shares(plan, first));
+          has_second = !plan.second.empty();
+        }
+        for (int replica = shard; replica < layout_.data; replica += shards) {
+          const std::uint64_t copy = options_.copies_state ? checkpoint_copy(plan, place(rank, replica)) : 0;
+          const MemoryByCategory memory = memory_of(alike->of(group_ranks(rank, replica)), copy);
+          if (memory.total() >= most.total())
+            most = memory;
+        }
+      }
+    }
+    return most;
+  }
+
+ private:
+  static constexpr Index most_ranks = 64;         // whose shares are told one by one
+  static constexpr double most_slices = 1 << 17;  // that are cut for that
+  static constexpr double most_slices_of_layers = 1 << 23;
+
+  int place(int tensor_rank, int replica) const {
+    return mesh_.rank_at(PerAxis::coordinates(tensor_rank, replica, stage_));
+  }
+  GroupRanks group_ranks(int tensor_rank, int replica) const { return mesh_.group_ranks(place(tensor_rank, replica)); }
+  Index state_size() const { return static_cast<Index>(size_of(options_.types.state())); }
+  ReductionPlan plan_of(const GroupRanks& ranks) const {
+    return plan_reduction(of_.declared.segments, of_.declared.parameters, ranks, reducer_, state_size());
+  }
+  ReductionShares shares(const ReductionPlan& plan, const GroupRanks& ranks) const {
+    return {plan, ranks, reducer_, of_.declared.flat_size, state_size()};
+  }
+
+  double num_slices() const {
+    const double bytes = static_cast<double>(of_.declared.flat_size) * static_cast<double>(state_size());
+    return layout_.data * (bytes / static_cast<double>(reducer_.bucket_bytes) + reducer_.buckets);
+  }
+
+  // Where slices are too many to cut them: each may have a row more than its share.
+  ReductionShare rough_share(const GroupRanks& ranks) const {
+    Index row = 1;
+    for (const Parameter& parameter : of_.declared.parameters)
+      row = std::max(row, parameter.local_shape.size() > 1 ? parameter.local_shape.back() : 1);
+    struct Sum {
+      Index elements = 0, in_units = 0, segments = 0;
+    };
+    std::map<GroupKey, Sum> sums;
+    for (const Segment& segment : of_.declared.segments) {
+      const bool is_layer = segment.block >= 1 && segment.block <= of_.layers;
+      const Index times = is_layer ? reducer_.times_of(static_cast<std::size_t>(segment.block) - 1) : 1;
+      Sum& sum = sums[ranks.at(segment.group).joins];
+      sum.elements += times * segment.size;
+      sum.in_units += is_layer ? times * segment.size : 0;
+      sum.segments += times;
+    }
+    ReductionShare share;
+    for (const auto& [key, sum] : sums) {
+      const GroupRank& ours = ranks.at(key);
+      const Index size = ours.size;
+      const Index owners = ours.has_copies ? size : size * ours.second_size;
+      const Index bucket = std::min(sum.elements, reducer_.bucket_bytes / state_size());
+      const Index buckets = sum.elements / std::max<Index>(1, bucket) + sum.segments;
+      const auto slices = [&](Index elements) { return std::min(elements, elements / owners + buckets * row); };
+      share.owned += slices(sum.elements);
+      share.owned_in_units += slices(sum.in_units);
+      share.buffer_bytes += to_bytes(
+          std::min<Index>(buckets, reducer_.buckets_in_flight) * std::min(bucket, bucket / size + row) * (size - 1),
+          state_size());
+    }
+    return share;
+  }
+
+  Index num_layers() const { return of_.layer_times.empty() ? of_.layers : of_.layer_times.front() + 1; }
+
+  // Of all layers; the last ends with the flat arrays where nothing is behind it.
+  Index units_size() const {
+    const Segment& last = of_.declared.segments.back();
+    const bool is_layer = last.block >= 1 && last.block <= of_.layers;
+    return num_layers() * layer_size_ - (is_layer ? round_up(of_.flat_size, 256) - of_.flat_size : 0);
+  }
+
+  MemoryByCategory memory_of(const ReductionShare& share, std::uint64_t copy) const {
+    const Index layers = layout_.zero_stage >= 2 ? num_layers() : 0;
+    const auto held = [&](bool is_sharded, Index buffers) {
+      return is_sharded && layers > 0 ? of_.flat_size - units_size() + share.owned_in_units + buffers * layer_size_
+                                      : of_.flat_size;
+    };
+    const StateBytes bytes = state_bytes(options_.types);
+    MemoryByCategory memory;
+    const auto set = [&](Category category, std::size_t value) {
+      memory.bytes[static_cast<std::size_t>(category)] = value;
+    };
+    const UnitBuffers buffers = unit_buffers(layout_, {{.count = layers}});
+    set(Category::weights, to_bytes(held(layout_.zero_stage == 3, buffers.weights), bytes.weights));
+    set(Category::gradients, to_bytes(held(layout_.zero_stage >= 2, buffers.gradients), bytes.gradients));
+    set(Category::optimizer, to_bytes(layout_.zero_stage > 0 ? share.owned : of_.flat_size, bytes.optimizer));
+    set(Category::communication, static_cast<std::size_t>(share.buffer_bytes));
+    set(Category::other, static_cast<std::size_t>(copy));
+    return memory;
+  }
+
+  // What a save behind the training keeps on a rank: the weights (or masters) and moments that it writes.
+  std::uint64_t checkpoint_copy(const ReductionPlan& plan, int rank) const {
+    const bool is_shared = layout_.zero_stage > 0;
+    const auto counted = [&](const std::vector<IndexRange>& ranges, bool by_slice) {
+      return total_size(counted_ranges(of_.declared.parameters, ranges, mesh_, rank, by_slice));
+    };
+    const std::vector<IndexRange> all = {{0, of_.flat_size}};
+    const Index moments = counted(is_shared ? plan.owned : all, is_shared);
+    const Index weights = options_.types.has_masters() || layout_.zero_stage == 3 ? moments : counted(all, false);
+    return static_cast<std::uint64_t>((weights + 2 * moments) * state_size());
+  }
+
+  const Layout& layout_;
+  const MemoryOptions& options_;
+  int stage_;
+  MeshLayout mesh_;
+  StageParameters of_;
+  ReducerOptions reducer_;
+  Index layer_size_;
+};
+
+}  // namespace
+
+StateMemory& StateMemory::of(const ModelConfig& model) {
+  thread_local StateMemory memory;
+  if (memory.model_ != model) {
+    memory = {};
+    memory.model_ = model;
+  }
+  return memory;
+}
+
+MemoryByCategory StateMemory::most(const Layout& layout, const MemoryOptions& options, int stage,
+                                   const std::vector<ChunkLayers>& chunks, AlikeRanks ranks) {
+  const bool is_end = stage == 0 || stage + 1 == layout.pipeline;
+  std::vector<double> key;
+  for (const int number :
+       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_replicas, ranks.first,
+        static_cast<int>(options.types.compute), static_cast<int>(options.logits.multiple),
+        layout.pipeline == 1 ? 0
+        : is_end             ? 1 + (stage > 0 ? 1 : 0)
+                             : 3,
+        layout.keep_gathered ? 1 : 0, layout.sequence_parallel ? 1 : 0, options.types.wire ? 1 : 0,
+        options.copies_state ? 1 : 0})
+    key.push_back(number);
+  key.push_back(options.message_scale);
+  const ChunkLayers all = together(chunks);
+  key.push_back(static_cast<double>(4 * all.count + (all.embedding ? 2 : 0) + (all.head ? 1 : 0)));
+  const auto [known, is_new] = known_.try_emplace(std::move(key));
+  if (is_new) {
+    const TensorPart part{ranks.first, layout.tensor, layout.sequence_parallel, options.logits.multiple};
+    known->second = StageStates(layout, options, stage, all, recording(part)).most(ranks);
+  }
+  return known->second;
+}
+
+const ParameterRecording& StateMemory::recording(const TensorPart& part) {
+  const auto known = std::ranges::find(recordings_, part, &std::pair<TensorPart, ParameterRecording>::first);
+  return known != recordings_.end() ? known->second
+                                    : recordings_.emplace_back(part, ParameterRecording(model_, part)).second;
+}
+
+}  // namespace espalier

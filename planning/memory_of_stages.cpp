@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/ops/cudnn_parts.hpp"
+#include "core/ops/matmul_library.hpp"
+#include "planning/layer_parameters.hpp"
+#include "planning/price_layout.hpp"
+
+namespace espalier {
+namespace {
+
+template <class T>
+std::size_t product_workspace_of(bool on_host) {
+  if (!on_host)
+    return matmul_workspace_bytes<T>(MatmulLibrary::cublaslt);
+  return matmul_workspace_bytes<T>(default_matmul_library<T>());
+}
+
+// What the library of products holds on to.
+std::size_t product_workspace(const Implementation& implementation, ScalarType compute) {
+  switch (compute) {
+    case ScalarType::fp64: return product_workspace_of<double>(implementation.on_host);
+    case ScalarType::bf16: return product_workspace_of<bfloat16>(implementation.on_host);
+    case ScalarType::fp16: return product_workspace_of<float16>(implementation.on_host);
+    case ScalarType::fp32: break;
+  }
+  return product_workspace_of<float>(implementation.on_host);
+}
+
+}  // namespace
+
+std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout& layout) {
+  const ModelConfig& model = problem.model;
+  if (!problem.implementation.cudnn_attention || activation_bytes(layout.precision) != 2 || model.attention_dropout > 0)
+    return 0;
+  return cudnn_workspace_bound({.batch = layout.micro_batch,
+                                .sequence_length = problem.sequence_length / layout.context,
+                                .num_heads = model.num_heads / layout.tensor,
+                                .head_size = model.head_size(),
+                                .num_kv_heads = std::max<Index>(1, model.kv_heads() / layout.tensor)});
+}
+
+std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout) {
+  if (problem.memory_of)
+    return problem.memory_of(problem, layout);
+  Layout whole = layout;
+  whole.layers = blocks_per_part(problem.model, layout);
+  const TrainingTypes types = training_types(layout.precision);
+  return rank_memory(problem.model, whole,
+                     {.sequence_length = problem.sequence_length,
+                      .types = types,
+                      .logits = problem.implementation.logits,
+                      .library_bytes = product_workspace(problem.implementation, types.compute) +
+                                       attention_workspace_on_rank(problem, layout)});
+}
+
+}  // namespace espalier
