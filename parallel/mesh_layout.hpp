@@ -109,6 +109,7 @@ int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
 /// replicas of a node, if it has several, or the divisor of all that makes both levels most alike. (An all_to_all sends
 /// another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
 int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
+inline constexpr int default_most_summed_at_once = 64;
 
 /// The layout of a world; data = 0 takes what is left.
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.

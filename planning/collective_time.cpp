@@ -77,13 +77,17 @@ AxisPlacement copy_axis(const Layout& layout) {
 }
 
 Layout with_shards(Layout layout, const Cluster& cluster) {
-  layout.shard_replicas = 0;
-  if (layout.shard_over == ShardOver::all || layout.zero_stage == 0)
-    return layout;
-  const int replicas = replicas_of_a_node(mesh_of(layout), cluster.devices_per_node);
-  if (replicas == 1)
-    layout.zero_stage = 0;
-  layout.shard_replicas = replicas == layout.data ? 0 : replicas;
+  layout.shard_replicas = layout.first_replicas = 0;
+  const MeshLayout mesh = mesh_of(layout);
+  if (layout.shard_over == ShardOver::node && layout.zero_stage > 0) {
+    const int replicas = replicas_of_a_node(mesh, cluster.devices_per_node);
+    if (replicas == 1)
+      layout.zero_stage = 0;
+    layout.shard_replicas = replicas == layout.data ? 0 : replicas;
+  }
+  const bool by_nccl = !cluster.device.moves_messages;
+  if (!by_nccl && !layout.mesh().has_copies())
+    layout.first_replicas = first_level_replicas(mesh, cluster.devices_per_node, default_most_summed_at_once);
   return layout;
 }
 

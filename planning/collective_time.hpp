@@ -31,8 +31,8 @@ AxisPlacement shard_axis(const Layout& layout);  ///< of them those that share o
 AxisPlacement copy_axis(const Layout& layout);   ///< those that hold one shard in all copies
 AxisPlacement pipeline_axis(const Layout& layout);
 
-/// The layout with Layout::shard_replicas as this cluster's nodes give it; where each replica is alone on its node,
-/// without ZeRO.
+/// The layout with Layout::shard_replicas and first_replicas as this cluster's nodes give them; where shards lie within
+/// nodes and each replica is alone on its node, without ZeRO.
 Layout with_shards(Layout layout, const Cluster& cluster);
 /// Whether nodes hold unlike numbers of its replicas, and it would share a copy among those of a node.
 bool has_odd_nodes(const Layout& layout, const Cluster& cluster);

@@ -92,11 +92,7 @@ class SimulatedRun {
     std::vector<StepTimes> times(at(setup.layout.num_devices()));
     for (int replica = 0; replica < setup.layout.data; ++replica) {
       const auto rank_of = [&](int stage, int tensor) {
-        PerAxis place;
-        place[Axis::tp] = tensor;
-        place[Axis::dp] = replica;
-        place[Axis::pp] = stage;
-        return setup.layout.mesh().rank_at(place);
+        return setup.layout.mesh().rank_at(PerAxis::coordinates(tensor, replica, stage));
       };
       const auto of_stage = [&](int stage, OperationKind kind) {
         double longest = 0;

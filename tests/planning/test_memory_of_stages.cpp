@@ -145,12 +145,15 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   // "...,shard_over=node": of four replicas on a node.
   Cluster cluster = cluster_preset("a100-80");
   cluster.devices_per_node = 4 * layout_of(text.c_str(), global_batch).tensor;
+  cluster.device.moves_messages = exec_is_host;
   const Layout layout = with_shards(layout_of(text.c_str(), global_batch), cluster);
   ModelConfig shape = model_preset(model);
   if (sequence_length > 0)
     shape.max_sequence_length = sequence_length;
   RunConfig config = config_of_layout(shape, layout);
   config.ranks_per_node = cluster.devices_per_node;
+  if (!exec_is_host)  // NCCL sums among all at once
+    config.most_summed_at_once = layout.num_devices();
   const auto wanted = predict_memory(config, make_run_layout(config, layout.num_devices()));
   Implementation implementation = espalier_implementation(exec_is_host);
   implementation.cudnn_attention = false;  // what it wants only cuDNN knows, where there is a GPU
@@ -172,6 +175,13 @@ TEST(MemoryOfStages, are_those_of_train_on_eight_ranks) {
       expect_memory_of_train("gpt2-124m", fmt::format("{},{},micro_batch=2", layout, zero), 32);
   for (const char* const layout : {"tensor=8", "tensor=4,pipeline=2,sequence_parallel=1", "pipeline=4,tensor=2"})
     expect_memory_of_train("gpt2-355m", layout, 32);
+}
+
+// Sums in two levels, on hosts.
+TEST(MemoryOfStages, are_those_of_train_on_many_ranks) {
+  for (const char* const zero : {"zero=0", "zero=1", "zero=2", "zero=3"})
+    for (const char* const layout : {"data=128", "data=96,tensor=2", "data=80,pipeline=2", "data=128,shard_over=node"})
+      expect_memory_of_train("gpt2-124m", fmt::format("{},{},micro_batch=1", layout, zero), 3840);
 }
 
 TEST(MemoryOfStages, agrees_for_every_family) {
