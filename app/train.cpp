@@ -214,6 +214,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
       RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known,
                                          read_emulation(options->emulate));
       config.ranks_per_node = options->ranks_per_node;
+      if constexpr (!exec_is_host)  // NCCL sums over all ranks at once
+        config.most_summed_at_once = options->ranks;
       require_init_from(config, options->train);
       return dry_run(config, options->ranks, options->events);
     };

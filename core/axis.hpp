@@ -15,7 +15,7 @@ namespace espalier {
 enum class Axis { tp, cp, ep, dp, pp };
 inline constexpr std::size_t num_axes = 5;
 inline constexpr std::array<Axis, num_axes> all_axes{Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};
-/// Those whose degree may exceed 1 in training, and whose order a config names.
+/// The axes that `train` supports, and whose order a config names. cp and ep exist in layouts only.
 inline constexpr std::array<Axis, 3> trained_axes{Axis::tp, Axis::dp, Axis::pp};
 const char* to_string(Axis axis);
 

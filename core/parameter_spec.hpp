@@ -55,9 +55,10 @@ struct ParameterSpec {
   Index init_first = 0;          ///< index of the first element in that stream
   Index row_multiple = 1;        ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 
-  /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum.
+  /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum. These
+  /// are token_axes without the axis of `shard`, and `partial`.
   GroupKey group() const {
-    const AxisSet cut = shard.parts > 1 ? AxisSet{shard.axis} : AxisSet{};  // along it, ranks hold other elements
+    const AxisSet cut = shard.parts > 1 ? AxisSet{shard.axis} : AxisSet{};
     return {.axes = token_axes.without(cut) | partial, .tied = tied, .tp_run = tp_run};
   }
 };

@@ -49,8 +49,9 @@ struct MemoryOptions {
   std::uint64_t library_bytes = 0;  ///< that libraries of products and attention hold
 };
 
-/// Bytes by category of a rank of each stage; of the ranks of a stage that which has most, or, of more than 64 ranks or
-/// very many slices, no less than that. @pre `layout.layers` is given
+/// Bytes by category of a rank of each stage; of the ranks of a stage that which has most. Of more than 64 ranks, or
+/// very many slices, it is an estimate that may be off by a row of a parameter in each bucket. @pre `layout.layers` is
+/// given
 std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout& layout, const MemoryOptions& options);
 
 /// The stage that needs most, the first of equals. @pre there is one.

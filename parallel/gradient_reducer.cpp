@@ -179,7 +179,7 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
 
 template <class S>
 void GradientReducer<S>::progress() {
-  for (int before = -1; before != num_returned_;) {  // what the second level has done, the first goes on with
+  for (Index before = -1; before != num_returned_;) {  // what the second level has done, the first goes on with
     before = num_returned_;
     for (Group& group : groups_)
       progress(group);
@@ -189,7 +189,7 @@ void GradientReducer<S>::progress() {
 template <class S>
 void GradientReducer<S>::progress(Group& group) {
   const auto num_sums = [&group] { return group.num_distributed + group.num_returned; };
-  for (int before = -1; before != num_sums();) {  // those that come behind may have waited for it
+  for (Index before = -1; before != num_sums();) {  // those that come behind may have waited for it
     before = num_sums();
     for (BucketExchange& exchange : group.exchanges)
       advance(group, exchange);

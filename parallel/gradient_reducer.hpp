@@ -52,7 +52,7 @@ struct ReducerStats {
 template <class S>
 class GradientReducer {
  public:
-  /// Collective over all three communicators. Kernels that fill `gradients` run on `exec`. Bucket and slice ends follow
+  /// Collective over all of `communicators`. Kernels that fill `gradients` run on `exec`. Bucket and slice ends follow
   /// the rows of `parameters` (flat order), see plan_reduction().
   GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<S>& gradients,
                   std::vector<Segment> segments, const std::vector<Parameter>& parameters,
@@ -64,7 +64,7 @@ class GradientReducer {
   /// The gradient of segments()[index] is final. Its bucket's reduction starts now if that fills it.
   void mark_ready(int segment);
 
-  /// Nothing is to be marked: it was in this step, or it lies in a unit.
+  /// Must not be marked: it was in this step, or it lies in a unit, which reduce() sums.
   bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
 
   /// Returns when the gradients of the unit may be written, calling `meanwhile` between polls.
@@ -113,8 +113,8 @@ class GradientReducer {
     MessageSet values_messages;
     MessageSet rounds;
     Stage stage = Stage::idle;
-    int bucket = 0;  // of the group
-    int number = 0;  // of the reductions of this group, in the order of their start
+    int bucket = 0;    // of the group
+    Index number = 0;  // of the reductions of this group, in the order of their start
     double began = 0;
     Tensor<unsigned char, 1> received;  // (size - 1, slice), as they travel
     MpiBuffer<unsigned char> received_mpi;
@@ -145,10 +145,10 @@ class GradientReducer {
     std::size_t num_looked_at = 0;  // buckets in the pass's order
     std::deque<int> ready;          // to be started, in this order; numbers within `buckets`
     int num_in_flight = 0;
-    int num_reductions = 0;   // begun
-    int num_distributed = 0;  // of them, summed
-    int num_returned = 0;     // of them, come back from the second level
-    int num_done = 0;
+    Index num_reductions = 0;   // begun, of all steps
+    Index num_distributed = 0;  // of them, summed
+    Index num_returned = 0;     // of them, come back from the second level
+    Index num_done = 0;
     Traffic traffic_before;
     double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
     Traffic traffic() const {
@@ -191,7 +191,7 @@ class GradientReducer {
   }
   // Sums do not go round.
   bool keeps_slices(const Group& group) const { return zero_stage_ > 0 && !(group.is_second && plan_.has_copies); }
-  // What it has summed, the second level sums on, before it goes round or into the shard.
+  // Its sums are of the first level only: the second adds to them before they go round or into the shard.
   bool is_continued(const Group& group) const { return plan_.has_two_levels() && !group.is_second; }
   Group& second_level_of(const Group& group) { return groups_[static_cast<std::size_t>(&group - groups_.data()) + 1]; }
   Index weight_place(const Group& group, const BucketExchange& exchange) const {
@@ -199,7 +199,7 @@ class GradientReducer {
     return weight_places_[b] + bucket_of(group, exchange.bucket).offset - plan_.buckets[b].offset;
   }
   std::size_t buffer_of(int unit) const { return static_cast<std::size_t>(arrays_.storage.buffer_of(unit)); }
-  int num_done() const;
+  Index num_done() const;
   bool all_done() const;
 
   ExecSpace exec_;
@@ -214,7 +214,7 @@ class GradientReducer {
   std::vector<UnitSum> unit_sums_;  // by buffer of units
   std::vector<char> summed_;        // by bucket of a unit: whether the step has a sum of it
   std::vector<char> returned_;      // by bucket, of this pass: whether the second level is through with it
-  int num_returned_ = 0;
+  Index num_returned_ = 0;
   Pass pass_ = Pass::reduce;
   Tensor<unsigned char, 1> weights_;
   MpiBuffer<unsigned char> weights_mpi_;

@@ -14,8 +14,8 @@
 namespace espalier {
 
 template <class S>
-int GradientReducer<S>::num_done() const {
-  int sum = 0;
+Index GradientReducer<S>::num_done() const {
+  Index sum = 0;
   for (const Group& group : groups_)
     sum += group.num_done;
   return sum;
@@ -72,7 +72,7 @@ void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const 
   const WaitSettings& settings = communicator.context().wait;
   Waiter waiter(settings);  // the deadline is that of one bucket
   WaitNote note;
-  int done_before = -1;
+  Index done_before = -1;
   for (progress(); !is_done(); progress()) {
     if (num_done() != done_before) {
       done_before = num_done();

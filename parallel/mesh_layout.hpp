@@ -54,7 +54,8 @@ struct MeshLayout {
   int kv_copies = 1;
   /// Consecutive replicas that share the shards of one copy of what ZeRO shards; 0: all replicas.
   int shard_replicas = 0;
-  /// Of a sum in two levels (first_level_replicas()): consecutive replicas that sum first; 0: one level.
+  /// Sums over many replicas run in two levels: groups of so many consecutive replicas sum first, then those that hold
+  /// the same slice in all groups. 0: one level. Not used with shard_replicas.
   int first_replicas = 0;
 
   int size() const;
@@ -105,9 +106,9 @@ struct MeshLayout {
 /// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
 
-/// MeshLayout::first_replicas for sums over at most so many ranks at once: 0 where no more see other tokens. Else the
-/// replicas of a node, if it has several, or the divisor of all that makes both levels most alike. (An all_to_all sends
-/// another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
+/// MeshLayout::first_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
+/// replicas is prime. Else the replicas of a node, if it has several, or the divisor that makes both levels most alike.
+/// (An all_to_all sends another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
 int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
 inline constexpr int default_most_summed_at_once = 64;
 

@@ -41,9 +41,10 @@ struct ReductionCommunicators {
   struct Entry {
     GroupKey key;
     const Communicator* communicator;
-    const Communicator* second = nullptr;  ///< the second level of the sum; nullptr: there is one
+    const Communicator* second = nullptr;  ///< of the second level of the sum; nullptr: it has one level
     bool has_copies = false;               ///< GroupRank::has_copies
-    /// Both levels, where the state is sharded over both: those with a slice side by side. nullptr: `communicator`.
+    /// All ranks of both levels, where the state is sharded over both: those that share a slice of the first level are
+    /// neighbours. nullptr: they are those of `communicator`.
     const Communicator* whole = nullptr;
   };
   std::vector<Entry> entries;  ///< in the order of reduction_groups

@@ -27,7 +27,7 @@ class ReductionShares {
 
   ReductionShare of(const GroupRanks& ranks) const;
 
-  /// No rank has more: the sum over the groups of what one of their ranks has.
+  /// The sum over the groups of the most that one of their ranks has; of a second level those of the plan's rank.
   ReductionShare most() const;
 
  private:

@@ -38,7 +38,8 @@ std::vector<UnitPass> unit_passes(const PipelineSchedule& schedule, const std::v
 /// How many of them write the gradients of each unit.
 std::map<int, int> writes_of_units(const std::vector<UnitPass>& passes);
 
-/// Units that exist whole at a time, in rings: unit u lies in buffer u modulo their number. 0: ranks hold all of them.
+/// Buffers for whole units, used in turn: unit u lies in buffer u modulo their number. 0: no buffers, each rank holds
+/// all units whole.
 struct UnitBuffers {
   int weights = 0;
   int gradients = 0;
@@ -50,8 +51,8 @@ struct UnitAction {
     gather,   ///< starts to bring the unit's weights into their buffer
     use,      ///< the weights have come; kernels that use them follow
     write,    ///< the buffer's last sum is done; kernels that write the unit's gradients follow
-    release,  ///< all of these kernels are enqueued: the buffer of weights may take another unit
-    reduce,   ///< and the gradients of this micro-batch are there: their sum starts
+    release,  ///< all kernels of the pass are enqueued: the buffer of weights may take another unit
+    reduce,   ///< starts the sum of the unit's gradients of this micro-batch
   };
   Kind kind = Kind::use;
   int unit = 0;

@@ -179,14 +179,17 @@ class Emulation {
   // What the layers' gathers and sums add to their kernels.
   double exposed_units(std::size_t stage) const {
     const UnitList list = unit_list(layout_, static_cast<int>(stage), schedules_[stage]);
-    const std::vector<int> shards = layout_.mesh().first_level_ranks(ranks_[stage], GroupKey{});
-    const auto each = [&](UnitAction::Kind kind, double bytes) {
+    const MeshLayout mesh = layout_.mesh();
+    const std::vector<int> first = mesh.first_level_ranks(ranks_[stage], GroupKey{});
+    // Weights are gathered in one level from all that share their shards.
+    const std::vector<int> holders = mesh.has_copies() ? first : mesh.reduction_ranks(ranks_[stage], GroupKey{});
+    const auto each = [&](UnitAction::Kind kind, const std::vector<int>& ranks, double bytes) {
       const auto times = std::ranges::count(list.actions, kind, &UnitAction::kind);
-      return times == 0 ? 0 : link_seconds(shards, bytes / static_cast<double>(times), 1);
+      return times == 0 ? 0 : link_seconds(ranks, bytes / static_cast<double>(times), 1);
     };
     UnitTimes times{.kernels = {},
-                    .gather = each(UnitAction::Kind::gather, traffic_[stage].unit_gather),
-                    .reduce = each(UnitAction::Kind::reduce, traffic_[stage].unit_reduce)};
+                    .gather = each(UnitAction::Kind::gather, holders, traffic_[stage].unit_gather),
+                    .reduce = each(UnitAction::Kind::reduce, first, traffic_[stage].unit_reduce)};
     for (const Operation& operation : schedules_[stage])
       if (const auto layers = static_cast<std::size_t>(list.layers_of_chunk[static_cast<std::size_t>(operation.chunk)]);
           is_work(operation.kind) && layers > 0)

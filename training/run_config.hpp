@@ -44,8 +44,9 @@ struct RunConfig {
   /// stages, up to 8.
   Layout layout = {.data = 0, .micro_batch = 8, .global_batch = 8, .precision = espalier::Precision::fp32};
   Index ranks_per_node = 0;  ///< of the job, not of a file; 0: not known. See training/shard_over.hpp
-  int most_summed_at_once = default_most_summed_at_once;  ///< the same: see first_level_replicas()
-  Index sequence_length = 0;                              ///< 0 in the file: the model's max_sequence_length
+  /// Of tests, not of a file: gradients of more replicas are summed in two levels, see first_level_replicas().
+  int most_summed_at_once = default_most_summed_at_once;
+  Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
 
   struct Precision {
     std::string residual = "compute";
