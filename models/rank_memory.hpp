@@ -50,7 +50,7 @@ struct MemoryOptions {
 };
 
 /// Bytes by category of a rank of each stage; of the ranks of a stage that which has most. Of more than 64 ranks, or
-/// very many slices, it is an estimate that may be off by a row of a parameter in each bucket. @pre `layout.layers` is
+/// very many slices, it is an estimate that may be off by a row of a parameter in each bucket. @pre `asked.layers` is
 /// given
 std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout& asked, const MemoryOptions& wanted);
 
