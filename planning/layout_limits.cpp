@@ -21,12 +21,11 @@ std::string nearest_text(const std::vector<Index>& sizes) {
 
 // The degrees of the tensor axis that divide all that it must, next to the layout's.
 std::string nearest_tensor_text(const PlanProblem& problem, const Layout& layout) {
-  const ModelConfig& model = problem.model;
+  const std::vector<Index> degrees = tensor_degrees(problem.model);
   const auto divides = [&](Index t) {
-    return model.num_heads % t == 0 && (model.kv_heads() % t == 0 || t % model.kv_heads() == 0) &&
-           model.ffn_hidden_size % t == 0 && (!layout.sequence_parallel || problem.sequence_length % t == 0);
+    return std::ranges::binary_search(degrees, t) && (!layout.sequence_parallel || problem.sequence_length % t == 0);
   };
-  return nearest_text(nearest_sizes(layout.tensor, model.num_heads, divides));
+  return nearest_text(nearest_sizes(layout.tensor, problem.model.num_heads, divides));
 }
 
 }  // namespace
@@ -62,6 +61,9 @@ std::string why_impossible(const PlanProblem& problem, const Layout& layout) {
   if (model.ffn_hidden_size % layout.tensor != 0)
     return fmt::format("tensor {} does not divide ffn_hidden_size {}{}", layout.tensor, model.ffn_hidden_size,
                        nearest_tensor_text(problem, layout));
+  if (model.vocab_size < layout.tensor)
+    return fmt::format("tensor {} has more ranks than the vocabulary has tokens ({}){}", layout.tensor,
+                       model.vocab_size, nearest_tensor_text(problem, layout));
   const auto stages_possible = [&](Index stages) {
     const Index parts = stages * layout.virtual_stages;
     return parts <= model.num_layers || parts == model.num_layers + 2;  // embedding and head count as blocks

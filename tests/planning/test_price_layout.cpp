@@ -103,6 +103,10 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
             std::string::npos);
   EXPECT_NE(why("data=4,precision=fp8").find("a100-80 has no fp8"), std::string::npos);
   EXPECT_EQ(why("data=64"), "it needs 64 devices, the machine has 32");
+  PlanProblem few_tokens = problem;
+  few_tokens.model.vocab_size = 3;
+  EXPECT_EQ(why_impossible(few_tokens, layout_of("tensor=4,data=8", 32)),
+            "tensor 4 has more ranks than the vocabulary has tokens (3) (nearest: 3)");
   EXPECT_NE(why("context=3").find("does not divide the sequence of 1024 tokens (nearest: 2 or 4)"), std::string::npos);
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
