@@ -11,11 +11,11 @@
 #include "io/own_output.hpp"
 #include "io/quantity.hpp"
 #include "io/units.hpp"
-#include "parallel/agreement.hpp"
-#include "parallel/device.hpp"
-#include "parallel/runtime.hpp"
-#include "training/measure_machine.hpp"
-#include "training/with_compute_type.hpp"
+#include "parallel/collectives/agreement.hpp"
+#include "parallel/device/device.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "training/prediction/measure_machine.hpp"
+#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -22,15 +22,15 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/optim/adamw.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/embedding.hpp"
 #include "models/model_config.hpp"
-#include "parallel/runtime.hpp"
-#include "training/gemm_rate.hpp"
-#include "training/run_config.hpp"
-#include "training/with_compute_type.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "training/config/run_config.hpp"
+#include "training/prediction/gemm_rate.hpp"
+#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -11,11 +11,11 @@
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
 #include "core/tensor.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/units.hpp"
-#include "training/stored_config.hpp"
-#include "training/stored_state.hpp"
+#include "training/checkpoint/stored_state.hpp"
+#include "training/config/stored_config.hpp"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "io/units.hpp"
-#include "training/train_loop.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier {
 

@@ -15,13 +15,13 @@
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
 #include "core/tensor.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/partial_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/partial_directory.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
-#include "training/checkpoint_tokenizer.hpp"
-#include "training/hugging_face.hpp"
-#include "training/stored_config.hpp"
+#include "training/checkpoint/checkpoint_tokenizer.hpp"
+#include "training/config/stored_config.hpp"
+#include "training/pretrained/hugging_face.hpp"
 
 namespace espalier {
 namespace {

@@ -9,7 +9,7 @@
 #include "app/print.hpp"
 #include "app/token_files.hpp"
 #include "io/text/tokenizer.hpp"
-#include "io/token_convert.hpp"
+#include "io/tokens/token_convert.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -14,8 +14,8 @@
 #include "app/console.hpp"
 #include "app/print.hpp"
 #include "app/token_files.hpp"
-#include "io/input_files.hpp"
-#include "io/pack.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/pack/pack.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/units.hpp"
 

@@ -11,13 +11,13 @@
 #include "app/console.hpp"
 #include "app/print.hpp"
 #include "models/cost.hpp"
-#include "parallel/pipeline_simulator.hpp"
-#include "training/config_warnings.hpp"
-#include "training/measure_layers.hpp"
-#include "training/predict_memory.hpp"
-#include "training/predict_traffic.hpp"
-#include "training/require_memory.hpp"
-#include "training/with_compute_type.hpp"
+#include "parallel/schedule/pipeline_simulator.hpp"
+#include "training/config/config_warnings.hpp"
+#include "training/prediction/measure_layers.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/prediction/predict_traffic.hpp"
+#include "training/prediction/require_memory.hpp"
+#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

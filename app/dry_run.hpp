@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "training/run_config.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
 

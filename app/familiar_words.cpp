@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "io/other_names.hpp"
-#include "training/run_config.hpp"
+#include "io/config/other_names.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
 namespace {

@@ -12,9 +12,9 @@
 #include "app/print.hpp"
 #include "app/token_files.hpp"
 #include "core/printable_text.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/token_statistics.hpp"
+#include "io/tokens/token_statistics.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -20,10 +20,10 @@
 #include "app/gpu_options.hpp"
 #include "io/file.hpp"
 #include "io/nearest_word.hpp"
-#include "parallel/agreement.hpp"
-#include "parallel/launch_environment.hpp"
-#include "parallel/runtime.hpp"
-#include "parallel/texts.hpp"
+#include "parallel/collectives/agreement.hpp"
+#include "parallel/collectives/texts.hpp"
+#include "parallel/launch/launch_environment.hpp"
+#include "parallel/launch/runtime.hpp"
 
 namespace espalier {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/pack_conversations.hpp"
+#include "io/pack/pack_conversations.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/print.hpp"
-#include "io/input_files.hpp"
+#include "io/pack/input_files.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/units.hpp"
 

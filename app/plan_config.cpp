@@ -9,13 +9,13 @@
 
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
+#include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
-#include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "models/presets.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/runnable.hpp"
-#include "training/predict_time.hpp"
+#include "training/prediction/predict_time.hpp"
 
 namespace espalier {
 namespace {

@@ -13,7 +13,7 @@
 #include "core/memory_text.hpp"
 #include "io/quantity.hpp"
 #include "io/units.hpp"
-#include "training/model_file.hpp"
+#include "training/pretrained/model_file.hpp"
 
 namespace espalier {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "diagnosis/recorded_run.hpp"
-#include "training/run_config.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
 

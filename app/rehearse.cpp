@@ -17,11 +17,11 @@
 #include "core/printable_text.hpp"
 #include "io/file.hpp"
 #include "io/json_by_name.hpp"
-#include "io/json_text.hpp"
 #include "io/own_output.hpp"
-#include "io/run_directory.hpp"
+#include "io/pack/json_text.hpp"
+#include "io/records/run_directory.hpp"
 #include "planning/runnable.hpp"
-#include "training/emulate_keys.hpp"
+#include "training/config/emulate_keys.hpp"
 
 namespace espalier {
 namespace {

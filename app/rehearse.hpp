@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planning/price_layout.hpp"
-#include "training/rehearsal.hpp"
+#include "training/rehearsal/rehearsal.hpp"
 
 namespace espalier {
 

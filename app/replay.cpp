@@ -9,11 +9,11 @@
 
 #include "app/print.hpp"
 #include "core/median.hpp"
-#include "parallel/runtime.hpp"
-#include "training/replay.hpp"
-#include "training/require_memory.hpp"
-#include "training/verify.hpp"
-#include "training/with_compute_type.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "training/prediction/require_memory.hpp"
+#include "training/step/with_compute_type.hpp"
+#include "training/verify/replay.hpp"
+#include "training/verify/verify.hpp"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/runtime.hpp"
+#include "parallel/launch/runtime.hpp"
 
 namespace espalier {
 

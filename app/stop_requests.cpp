@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "parallel/launch_environment.hpp"
+#include "parallel/launch/launch_environment.hpp"
 
 namespace espalier {
 namespace {

@@ -7,7 +7,7 @@
 #include "app/print.hpp"
 #include "app/stop_requests.hpp"
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/collectives/collectives.hpp"
 
 namespace espalier {
 

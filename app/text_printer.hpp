@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/print.hpp"
-#include "training/generated_text.hpp"
+#include "training/loop/generated_text.hpp"
 
 namespace espalier {
 

@@ -9,7 +9,7 @@
 #include "app/commands.hpp"
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
-#include "io/byte_source.hpp"
+#include "io/pack/byte_source.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace espalier {

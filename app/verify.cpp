@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/verify.hpp"
+#include "training/verify/verify.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,14 +14,14 @@
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
-#include "io/toml_config.hpp"
+#include "io/config/toml_config.hpp"
 #include "io/units.hpp"
-#include "parallel/runtime.hpp"
-#include "training/config_warnings.hpp"
-#include "training/gemm_rate.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/saved_reference.hpp"
-#include "training/with_compute_type.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "training/config/config_warnings.hpp"
+#include "training/prediction/gemm_rate.hpp"
+#include "training/step/with_compute_type.hpp"
+#include "training/verify/layouts_to_verify.hpp"
+#include "training/verify/saved_reference.hpp"
 
 namespace espalier {
 namespace {

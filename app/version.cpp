@@ -7,10 +7,10 @@
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
-#include "io/hdf5_file.hpp"
-#include "parallel/device.hpp"
-#include "parallel/device_link.hpp"
-#include "parallel/runtime.hpp"
+#include "io/checkpoint/hdf5_file.hpp"
+#include "parallel/collectives/device_link.hpp"
+#include "parallel/device/device.hpp"
+#include "parallel/launch/runtime.hpp"
 
 namespace espalier {
 

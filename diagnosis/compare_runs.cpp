@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "io/config_diff.hpp"
+#include "io/config/config_diff.hpp"
 
 namespace espalier {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "diagnosis/diagnose.hpp"
 #include "io/json_by_name.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 
 namespace espalier {
 namespace {

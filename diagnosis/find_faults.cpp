@@ -11,7 +11,7 @@
 #include "core/median.hpp"
 #include "diagnosis/at.hpp"
 #include "diagnosis/find_slow_ranks.hpp"
-#include "parallel/reduction_plan.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
 
 namespace espalier {
 namespace {

@@ -10,12 +10,12 @@
 #include <iterator>
 
 #include "diagnosis/damaged_file.hpp"
-#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
-#include "io/run_positions.hpp"
-#include "io/trace_file.hpp"
+#include "io/records/run_positions.hpp"
+#include "io/records/trace_file.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -8,8 +8,8 @@
 
 #include "diagnosis/recorded_setup.hpp"
 #include "diagnosis/recorded_steps.hpp"
-#include "io/run_directory.hpp"
-#include "parallel/position.hpp"
+#include "io/records/run_directory.hpp"
+#include "parallel/observe/position.hpp"
 
 // What a run left in its directory, read back: the input of `diagnose` and of the report.
 

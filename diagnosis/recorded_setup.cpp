@@ -11,14 +11,14 @@
 #include <numeric>
 
 #include "diagnosis/damaged_file.hpp"
-#include "io/key_reader.hpp"
+#include "io/config/key_reader.hpp"
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 
 namespace espalier {
 namespace {
 
-// Those of `train` (training/run_config.cpp), below whose rooms this is.
+// Those of `train` (training/config/run_config.cpp), below whose rooms this is.
 constexpr IntegerRange allowed_degree{1, 1 << 20};
 constexpr IntegerRange allowed_batch_size{1, 1 << 24};
 constexpr IntegerRange allowed_steps{0, Index{1} << 50};

@@ -8,7 +8,7 @@
 #include "io/file.hpp"
 #include "models/layout.hpp"
 #include "models/model_config.hpp"
-#include "parallel/emulated_links.hpp"
+#include "parallel/collectives/emulated_links.hpp"
 
 namespace espalier {
 

@@ -6,8 +6,8 @@
 
 #include "diagnosis/damaged_file.hpp"
 #include "io/json_fields.hpp"
-#include "io/json_text.hpp"
-#include "io/metrics.hpp"
+#include "io/pack/json_text.hpp"
+#include "io/records/metrics.hpp"
 
 namespace espalier {
 namespace {

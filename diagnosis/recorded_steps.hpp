@@ -11,7 +11,7 @@
 #include "core/phases.hpp"
 #include "core/scalars.hpp"
 #include "io/file.hpp"
-#include "parallel/mesh_layout.hpp"
+#include "parallel/mesh/mesh_layout.hpp"
 
 namespace espalier {
 

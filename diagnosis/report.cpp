@@ -8,9 +8,9 @@
 
 #include "core/memory_text.hpp"
 #include "diagnosis/report_data.hpp"
-#include "io/json_text.hpp"
 #include "io/markup.hpp"
 #include "io/own_output.hpp"
+#include "io/pack/json_text.hpp"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "diagnosis/report_data.hpp"
-#include "io/trace_file.hpp"
+#include "io/records/trace_file.hpp"
 
 namespace espalier {
 namespace {

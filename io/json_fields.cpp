@@ -10,7 +10,7 @@
 
 #include "core/printable_text.hpp"
 #include "io/json_numbers.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 
 namespace espalier {
 

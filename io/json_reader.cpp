@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/input_limits.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_file.hpp"
+#include "io/checkpoint/hdf5_file.hpp"
 
 namespace espalier {
 

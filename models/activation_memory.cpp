@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "models/activation_plan.hpp"
-#include "parallel/pipeline_slots.hpp"
+#include "parallel/schedule/pipeline_slots.hpp"
 
 namespace espalier {
 namespace {

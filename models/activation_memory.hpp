@@ -8,7 +8,7 @@
 #include "models/block_shape.hpp"
 #include "models/layer_partition.hpp"
 #include "models/microbatch.hpp"
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 namespace espalier {
 

@@ -5,7 +5,7 @@
 #include "models/block_shape.hpp"
 #include "models/layer_partition.hpp"
 #include "models/model_config.hpp"
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 // What a model costs, from its shape alone.
 

@@ -10,7 +10,7 @@
 
 #include "models/activation_memory.hpp"
 #include "models/activation_plan.hpp"
-#include "parallel/stream_graph.hpp"
+#include "parallel/device/stream_graph.hpp"
 
 namespace espalier {
 

@@ -9,8 +9,8 @@
 #include "core/scalars.hpp"
 #include "models/layer_partition.hpp"
 #include "models/recompute.hpp"
-#include "parallel/mesh_layout.hpp"
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/mesh/mesh_layout.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 namespace espalier {
 
@@ -19,7 +19,7 @@ enum class ShardOver { all, node };
 inline const char* to_string(ShardOver over) { return over == ShardOver::all ? "all" : "node"; }
 
 /// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` prices, a run has and its records
-/// tell. A config may leave degrees and layers open (training/run_layout.hpp fills them in).
+/// tell. A config may leave degrees and layers open (training/config/run_layout.hpp fills them in).
 struct Layout {
   int tensor = 1;          ///< ranks that share each matrix
   int context = 1;         ///< ranks that share each sequence; above the tensor ranks. Only the planner knows them

@@ -8,7 +8,7 @@
 #include "core/ops/matmul.hpp"
 #include "core/parameter.hpp"
 #include "models/block_shape.hpp"
-#include "parallel/tensor_parallel.hpp"
+#include "parallel/collectives/tensor_parallel.hpp"
 
 // y = x W^T, or + bias, with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers keep
 // nothing between calls. N = B*T rows; R = N, or N/tp where sequence parallelism cuts the residual stream.

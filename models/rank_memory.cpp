@@ -9,7 +9,7 @@
 #include "models/activation_memory.hpp"
 #include "models/state_memory.hpp"
 #include "models/tensor_scratch.hpp"
-#include "parallel/pipeline_slots.hpp"
+#include "parallel/schedule/pipeline_slots.hpp"
 
 namespace espalier {
 namespace {

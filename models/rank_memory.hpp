@@ -10,8 +10,8 @@
 #include "models/layout.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
-#include "parallel/reduction_plan.hpp"
-#include "parallel/unit_actions.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
+#include "parallel/schedule/unit_actions.hpp"
 
 // The one prediction of what a rank allocates: `train --dry-run`, the checks before a run and `plan` ask it.
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "parallel/counted_ranges.hpp"
-#include "parallel/reduction_shares.hpp"
+#include "parallel/reduction/counted_ranges.hpp"
+#include "parallel/reduction/reduction_shares.hpp"
 
 namespace espalier {
 namespace {

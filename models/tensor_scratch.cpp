@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "parallel/collective_traffic.hpp"
+#include "parallel/collectives/collective_traffic.hpp"
 
 namespace espalier {
 

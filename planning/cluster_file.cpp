@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
 #include "io/quantity.hpp"
-#include "io/toml_config.hpp"
 #include "planning/cluster.hpp"
 
 namespace espalier {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/pipeline_simulator.hpp"
+#include "parallel/schedule/pipeline_simulator.hpp"
 #include "planning/to_double.hpp"
 
 namespace espalier {

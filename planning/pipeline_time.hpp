@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/scalars.hpp"
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 namespace espalier {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json_by_name.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"

@@ -9,8 +9,8 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/parameter.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/runtime.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/launch/runtime.hpp"
 
 using namespace espalier;  // NOLINT(google-build-using-namespace): the example is one file
 

@@ -4,8 +4,8 @@
 
 #include "models/cost.hpp"
 #include "models/presets.hpp"
-#include "parallel/runtime.hpp"
-#include "training/run_config.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "training/config/run_config.hpp"
 
 int main(int argc, char** argv) {
   return espalier::run_job(argc, argv, [](espalier::Runtime& runtime) {  // MPI and Kokkos, of the same builds

@@ -8,9 +8,9 @@
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "models/decoder.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/runtime.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/launch/runtime.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
 
 using namespace espalier;  // NOLINT(google-build-using-namespace): the example is one file
 

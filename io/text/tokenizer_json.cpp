@@ -12,7 +12,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 #include "io/strings.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/byte_level_alphabet.hpp"

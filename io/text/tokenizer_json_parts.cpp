@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "io/json_fields.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text/vocabulary.hpp"
 

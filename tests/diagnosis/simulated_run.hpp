@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "diagnosis/recorded_run.hpp"
-#include "parallel/pipeline_simulator.hpp"
+#include "parallel/schedule/pipeline_simulator.hpp"
 
 namespace espalier::test {
 

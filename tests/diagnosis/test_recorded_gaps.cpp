@@ -3,7 +3,7 @@
 // What a run directory lacks, and what lies in it in the wrong order.
 #include <gmock/gmock.h>
 
-#include "io/trace_file.hpp"
+#include "io/records/trace_file.hpp"
 #include "tests/diagnosis/recorded_run_test.hpp"
 
 namespace espalier::test {

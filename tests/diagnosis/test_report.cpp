@@ -9,7 +9,7 @@
 #include "diagnosis/diagnose.hpp"
 #include "diagnosis/report.hpp"
 #include "diagnosis/report_data.hpp"
-#include "io/trace_file.hpp"
+#include "io/records/trace_file.hpp"
 #include "tests/diagnosis/not_finite.hpp"
 #include "tests/io/support.hpp"
 

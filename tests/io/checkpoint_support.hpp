@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_writer.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_writer.hpp"
 #include "tests/io/support.hpp"
 
 namespace espalier::test {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "io/token_file.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/megatron_files.hpp"
 #include "tests/io/support.hpp"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "io/best_fit.hpp"
+#include "io/pack/best_fit.hpp"
 
 namespace espalier::test {
 namespace {

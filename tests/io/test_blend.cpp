@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "io/blend.hpp"
+#include "io/tokens/blend.hpp"
 #include "tests/io/megatron_blend.hpp"
 #include "tests/io/support.hpp"
 

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <set>
 
-#include "io/input_files.hpp"
-#include "io/megatron_writer.hpp"
-#include "io/token_loader.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/tokens/megatron_writer.hpp"
+#include "io/tokens/token_loader.hpp"
 #include "tests/io/megatron_blend.hpp"
 #include "tests/io/support.hpp"
 

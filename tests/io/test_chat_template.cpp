@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "io/conversations.hpp"
+#include "io/pack/conversations.hpp"
 #include "io/text/chat_template.hpp"
 #include "io/text/jinja_tags.hpp"
 #include "tests/io/text/chat_fixture.hpp"

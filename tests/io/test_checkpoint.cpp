@@ -6,11 +6,11 @@
 #include <thread>
 
 #include "core/tensor.hpp"
-#include "io/atomic_directory.hpp"
-#include "io/block_copy.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_writer.hpp"
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/block_copy.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_writer.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;

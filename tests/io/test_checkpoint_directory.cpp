@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/atomic_directory.hpp"
-#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 namespace espalier::test {

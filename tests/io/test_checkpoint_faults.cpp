@@ -6,8 +6,8 @@
 
 #include <random>
 
-#include "io/checkpoint_directory.hpp"
-#include "io/hdf5_file.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/hdf5_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/tensor.hpp"
-#include "io/block_copy.hpp"
-#include "io/checkpoint_index.hpp"
+#include "io/checkpoint/block_copy.hpp"
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 namespace espalier::test {

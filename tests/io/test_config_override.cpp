@@ -3,8 +3,8 @@
 // Values from a command line, and numbers of configs: each means what it says, or is refused with what to write.
 #include <cstdlib>
 
+#include "io/config/toml_config.hpp"
 #include "io/home_path.hpp"
-#include "io/toml_config.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

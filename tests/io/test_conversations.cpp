@@ -5,12 +5,12 @@
 
 #include <random>
 
-#include "io/conversation_file.hpp"
-#include "io/conversations.hpp"
-#include "io/input_files.hpp"
-#include "io/pack_conversations.hpp"
-#include "io/token_file.hpp"
-#include "io/token_loader.hpp"
+#include "io/pack/conversation_file.hpp"
+#include "io/pack/conversations.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/pack/pack_conversations.hpp"
+#include "io/tokens/token_file.hpp"
+#include "io/tokens/token_loader.hpp"
 #include "tests/io/compressed.hpp"
 #include "tests/io/text/chat_fixture.hpp"
 

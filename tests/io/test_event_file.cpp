@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "io/event_file.hpp"
+#include "io/records/event_file.hpp"
 #include "io/text/protobuf_reader.hpp"
 #include "tests/io/support.hpp"
 

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <limits>
 
-#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
-#include "io/metrics.hpp"
-#include "io/run_directory.hpp"
-#include "io/run_positions.hpp"
-#include "io/toml_config.hpp"
-#include "io/trace_file.hpp"
+#include "io/records/metrics.hpp"
+#include "io/records/run_directory.hpp"
+#include "io/records/run_positions.hpp"
+#include "io/records/trace_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;

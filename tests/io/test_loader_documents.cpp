@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
-#include "io/megatron_writer.hpp"
-#include "io/token_loader.hpp"
+#include "io/tokens/megatron_writer.hpp"
+#include "io/tokens/token_loader.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

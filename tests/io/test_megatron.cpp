@@ -5,10 +5,10 @@
 #include <limits>
 #include <map>
 
-#include "io/megatron_writer.hpp"
-#include "io/token_convert.hpp"
-#include "io/token_documents.hpp"
-#include "io/token_statistics.hpp"
+#include "io/tokens/megatron_writer.hpp"
+#include "io/tokens/token_convert.hpp"
+#include "io/tokens/token_documents.hpp"
+#include "io/tokens/token_statistics.hpp"
 #include "tests/io/megatron_support.hpp"
 
 using namespace espalier;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <random>
 
-#include "io/megatron_writer.hpp"
+#include "io/tokens/megatron_writer.hpp"
 #include "tests/io/megatron_support.hpp"
 #include "tests/support/memory_limit.hpp"
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "io/metrics.hpp"
+#include "io/records/metrics.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

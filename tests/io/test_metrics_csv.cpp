@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "io/metrics.hpp"
-#include "io/metrics_csv.hpp"
+#include "io/records/metrics.hpp"
+#include "io/records/metrics_csv.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

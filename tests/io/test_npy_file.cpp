@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "io/npy_file.hpp"
+#include "io/checkpoint/npy_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "io/own_output.hpp"
-#include "io/token_file.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

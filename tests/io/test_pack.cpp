@@ -4,13 +4,13 @@
 
 #include <set>
 
-#include "io/brace_expansion.hpp"
-#include "io/documents.hpp"
 #include "io/hash.hpp"
-#include "io/input_files.hpp"
-#include "io/pack.hpp"
+#include "io/pack/brace_expansion.hpp"
+#include "io/pack/documents.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/pack/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/token_file.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

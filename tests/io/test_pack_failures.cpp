@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "io/pack.hpp"
+#include "io/pack/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/token_documents.hpp"
+#include "io/tokens/token_documents.hpp"
 #include "tests/io/text/text_fixtures.hpp"
 
 namespace espalier::test {

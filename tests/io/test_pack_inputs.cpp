@@ -6,11 +6,11 @@
 
 #include <atomic>
 
-#include "io/input_files.hpp"
-#include "io/ordered_work.hpp"
-#include "io/pack.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/pack/ordered_work.hpp"
+#include "io/pack/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/token_file.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/support.hpp"
 
 namespace espalier::test {

@@ -5,11 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "io/input_files.hpp"
-#include "io/json_line.hpp"
-#include "io/pack.hpp"
+#include "io/pack/input_files.hpp"
+#include "io/pack/json_line.hpp"
+#include "io/pack/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/token_documents.hpp"
+#include "io/tokens/token_documents.hpp"
 #include "tests/io/compressed.hpp"
 #include "tests/io/text/text_fixtures.hpp"
 #include "tests/support/memory_limit.hpp"

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "io/pack.hpp"
-#include "io/token_file.hpp"
+#include "io/pack/pack.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/text/text_fixtures.hpp"
 
 namespace espalier::test {

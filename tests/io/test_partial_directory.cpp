@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "io/partial_directory.hpp"
+#include "io/checkpoint/partial_directory.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

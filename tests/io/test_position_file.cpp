@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "io/position_file.hpp"
+#include "io/records/position_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "io/atomic_directory.hpp"
-#include "io/run_directory.hpp"
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/records/run_directory.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

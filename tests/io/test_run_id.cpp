@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // Which run a directory is, and so which checkpoints are its own.
-#include "io/atomic_directory.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/run_directory.hpp"
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/records/run_directory.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 namespace espalier::test {

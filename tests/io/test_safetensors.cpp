@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "core/bfloat16.hpp"
-#include "io/safetensors.hpp"
+#include "io/checkpoint/safetensors.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

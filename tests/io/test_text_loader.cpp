@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "io/text_loader.hpp"
+#include "io/tokens/text_loader.hpp"
 
 namespace espalier::test {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "core/float16.hpp"
-#include "io/token_file.hpp"
-#include "io/token_frequencies.hpp"
+#include "io/tokens/token_file.hpp"
+#include "io/tokens/token_frequencies.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

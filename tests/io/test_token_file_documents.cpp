@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstring>
 
-#include "io/token_convert.hpp"
-#include "io/token_documents.hpp"
-#include "io/token_file.hpp"
-#include "io/token_statistics.hpp"
+#include "io/tokens/token_convert.hpp"
+#include "io/tokens/token_documents.hpp"
+#include "io/tokens/token_file.hpp"
+#include "io/tokens/token_statistics.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "io/token_loader.hpp"
+#include "io/tokens/token_loader.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

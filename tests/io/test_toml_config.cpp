@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "io/config/toml_config.hpp"
 #include "io/nearest_word.hpp"
-#include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "tests/io/support.hpp"
 

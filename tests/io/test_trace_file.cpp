@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "io/trace_file.hpp"
+#include "io/records/trace_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "io/hdf5_file.hpp"
-#include "io/write_behind.hpp"
+#include "io/checkpoint/hdf5_file.hpp"
+#include "io/checkpoint/write_behind.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

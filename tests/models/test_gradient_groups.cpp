@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/decoder.hpp"
-#include "parallel/mesh_layout.hpp"
+#include "parallel/mesh/mesh_layout.hpp"
 
 namespace espalier {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/tensor.hpp"
-#include "parallel/mpi_buffer.hpp"
+#include "parallel/collectives/mpi_buffer.hpp"
 
 namespace espalier::test {
 

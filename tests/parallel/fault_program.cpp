@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "parallel/collectives.hpp"
-#include "parallel/failure.hpp"
-#include "parallel/runtime.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/launch/failure.hpp"
+#include "parallel/launch/runtime.hpp"
 
 using espalier::Error;
 using espalier::ExitCode;

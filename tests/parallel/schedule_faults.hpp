@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 // To inject a fault into a list, and to find the sentence that names it.
 

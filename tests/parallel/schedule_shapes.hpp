@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 
 namespace espalier {
 

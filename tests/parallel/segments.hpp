@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/parameter.hpp"
-#include "parallel/communicator.hpp"
+#include "parallel/collectives/communicator.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier::test {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "parallel/agreement.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/texts.hpp"
+#include "parallel/collectives/agreement.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/texts.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier::test {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/collectives/collectives.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/message_delays.hpp"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/device_selection.hpp"
-#include "parallel/pinned_pool.hpp"
+#include "parallel/collectives/pinned_pool.hpp"
+#include "parallel/launch/device_selection.hpp"
 
 namespace espalier {
 namespace {

@@ -5,10 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/collectives.hpp"
-#include "parallel/emulated_links.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/point_to_point.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/emulated_links.hpp"
+#include "parallel/collectives/point_to_point.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"

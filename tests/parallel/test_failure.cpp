@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "parallel/failure.hpp"
+#include "parallel/launch/failure.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/gradient_reducer.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/message_delays.hpp"

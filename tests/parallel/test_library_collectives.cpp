@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/collectives.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/messages.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/messages.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/parameter_spec.hpp"
-#include "parallel/mesh_layout.hpp"
+#include "parallel/mesh/mesh_layout.hpp"
 
 namespace espalier {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
-#include "parallel/communicator.hpp"
-#include "parallel/device.hpp"
-#include "parallel/device_link.hpp"
-#include "parallel/device_stream.hpp"
+#include "parallel/collectives/communicator.hpp"
+#include "parallel/collectives/device_link.hpp"
+#include "parallel/device/device.hpp"
+#include "parallel/device/device_stream.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/support/world.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline_simulator.hpp"
+#include "parallel/schedule/pipeline_simulator.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 
 namespace espalier {

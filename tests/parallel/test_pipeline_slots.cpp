@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "parallel/pipeline_slots.hpp"
+#include "parallel/schedule/pipeline_slots.hpp"
 
 namespace espalier {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/point_to_point.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/point_to_point.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/support/world.hpp"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/point_to_point.hpp"
-#include "parallel/position.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/point_to_point.hpp"
+#include "parallel/observe/position.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/mesh/process_mesh.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 

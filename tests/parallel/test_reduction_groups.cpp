@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/optim/adamw.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/injected_fault.hpp"
-#include "parallel/process_mesh.hpp"
-#include "parallel/reduction_shares.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/injected_fault.hpp"
+#include "parallel/mesh/process_mesh.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
+#include "parallel/reduction/reduction_shares.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/message_delays.hpp"

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "parallel/process_mesh.hpp"
-#include "parallel/reduction_shares.hpp"
+#include "parallel/mesh/process_mesh.hpp"
+#include "parallel/reduction/reduction_shares.hpp"
 #include "tests/parallel/segments.hpp"
 
 namespace espalier {

@@ -11,12 +11,12 @@
 
 #include "core/control_group.hpp"
 #include "core/error.hpp"
-#include "parallel/host_cores.hpp"
-#include "parallel/launch_environment.hpp"
-#include "parallel/openmp_threads.hpp"
-#include "parallel/process_limits.hpp"
-#include "parallel/runtime.hpp"
-#include "parallel/wait.hpp"
+#include "parallel/collectives/wait.hpp"
+#include "parallel/launch/host_cores.hpp"
+#include "parallel/launch/launch_environment.hpp"
+#include "parallel/launch/openmp_threads.hpp"
+#include "parallel/launch/process_limits.hpp"
+#include "parallel/launch/runtime.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh_layout.hpp"
-#include "parallel/schedule_check.hpp"
-#include "parallel/schedule_run.hpp"
+#include "parallel/mesh/mesh_layout.hpp"
+#include "parallel/schedule/schedule_check.hpp"
+#include "parallel/schedule/schedule_run.hpp"
 #include "tests/parallel/schedule_faults.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/schedule_check.hpp"
+#include "parallel/schedule/schedule_check.hpp"
 #include "tests/parallel/schedule_faults.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 

@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "core/kokkos_compat.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/process_mesh.hpp"
-#include "parallel/unit_actions.hpp"
-#include "parallel/weight_gatherer.hpp"
+#include "parallel/mesh/process_mesh.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
+#include "parallel/reduction/weight_gatherer.hpp"
+#include "parallel/schedule/unit_actions.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"

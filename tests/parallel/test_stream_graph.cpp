@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/tensor.hpp"
-#include "parallel/stream_graph.hpp"
+#include "parallel/device/stream_graph.hpp"
 #include "tests/support/tensors.hpp"
 
 namespace espalier {

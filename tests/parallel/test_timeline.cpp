@@ -5,9 +5,9 @@
 #include <array>
 #include <set>
 
-#include "parallel/collectives.hpp"
-#include "parallel/gradient_reducer.hpp"
-#include "parallel/timeline.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/observe/timeline.hpp"
+#include "parallel/reduction/gradient_reducer.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "parallel/transport.hpp"
+#include "parallel/collectives/transport.hpp"
 
 namespace espalier {
 namespace {

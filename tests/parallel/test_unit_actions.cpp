@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/unit_simulator.hpp"
+#include "parallel/schedule/unit_simulator.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 
 namespace espalier {

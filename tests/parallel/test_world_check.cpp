@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/process_mesh.hpp"
-#include "parallel/schedule_check.hpp"
+#include "parallel/mesh/process_mesh.hpp"
+#include "parallel/schedule/schedule_check.hpp"
 #include "tests/parallel/schedule_faults.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planning/layer_parameters.hpp"
-#include "training/predict_time.hpp"
+#include "training/prediction/predict_time.hpp"
 
 namespace espalier::test {
 

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "planning/cluster.hpp"
-#include "training/calibration.hpp"
+#include "training/prediction/calibration.hpp"
 
 namespace espalier {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planning/collective_time.hpp"
-#include "training/calibration.hpp"
+#include "training/prediction/calibration.hpp"
 
 using namespace espalier;
 

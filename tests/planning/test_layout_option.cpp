@@ -13,7 +13,7 @@
 #include "planning/layout_option.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/runnable.hpp"
-#include "training/predict_time.hpp"
+#include "training/prediction/predict_time.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

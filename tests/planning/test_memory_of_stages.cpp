@@ -16,7 +16,7 @@
 #include "planning/layout_limits.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
-#include "training/predict_memory.hpp"
+#include "training/prediction/predict_memory.hpp"
 
 using namespace espalier;
 using espalier::test::config_of_layout;

@@ -5,8 +5,8 @@
 
 #include "core/error.hpp"
 #include "models/presets.hpp"
-#include "training/model_file.hpp"
-#include "training/run_config.hpp"
+#include "training/config/run_config.hpp"
+#include "training/pretrained/model_file.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

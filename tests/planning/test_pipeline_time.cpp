@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "parallel/pipeline_schedule.hpp"
+#include "parallel/schedule/pipeline_schedule.hpp"
 #include "planning/pipeline_time.hpp"
 
 using namespace espalier;

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "models/cost.hpp"
-#include "parallel/schedule_run.hpp"
+#include "parallel/schedule/schedule_run.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_time.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
-#include "training/predict_traffic.hpp"
+#include "training/prediction/predict_traffic.hpp"
 
 // What a plan is charged for messages, against what `train` counts that it sends.
 

@@ -12,7 +12,7 @@
 #include "core/median.hpp"
 #include "core/memory_text.hpp"
 #include "io/json_by_name.hpp"
-#include "io/json_text.hpp"
+#include "io/pack/json_text.hpp"
 
 namespace espalier {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "models/activation_memory.hpp"
-#include "parallel/pipeline_slots.hpp"
+#include "parallel/schedule/pipeline_slots.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"

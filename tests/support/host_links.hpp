@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/communicator.hpp"
-#include "parallel/device_link.hpp"
-#include "parallel/mpi_check.hpp"
+#include "parallel/collectives/communicator.hpp"
+#include "parallel/collectives/device_link.hpp"
+#include "parallel/collectives/mpi_check.hpp"
 
 namespace espalier::test {
 

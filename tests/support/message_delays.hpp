@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "parallel/communicator.hpp"
-#include "parallel/message_hook.hpp"
+#include "parallel/collectives/communicator.hpp"
+#include "parallel/collectives/message_hook.hpp"
 
 namespace espalier::test {
 

@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/collectives.hpp"
-#include "parallel/runtime.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/launch/runtime.hpp"
 #include "tests/support/host_links.hpp"
 #include "tests/support/world.hpp"
 

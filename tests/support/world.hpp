@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/communicator.hpp"
-#include "parallel/runtime.hpp"
+#include "parallel/collectives/communicator.hpp"
+#include "parallel/launch/runtime.hpp"
 
 namespace espalier::test {
 

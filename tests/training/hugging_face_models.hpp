@@ -9,7 +9,7 @@
 #include "tests/training/transformers_reference_gpt2.hpp"
 #include "tests/training/transformers_reference_llama.hpp"
 #include "tests/training/transformers_reference_qwen.hpp"
-#include "training/hugging_face.hpp"
+#include "training/pretrained/hugging_face.hpp"
 
 // The tiny models of transformers_reference.py: its weights and tokens, which are closed forms.
 

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "core/tensor.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_writer.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_writer.hpp"
 #include "tests/training/run_starts.hpp"
 
 namespace espalier::test {

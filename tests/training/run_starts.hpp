@@ -8,9 +8,9 @@
 #include <functional>
 #include <utility>
 
-#include "io/metrics.hpp"
+#include "io/records/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/train_loop.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier::test {
 

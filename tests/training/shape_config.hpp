@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "training/run_config.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier::test {
 

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/check_token_files.hpp"
-#include "training/train_loop.hpp"
+#include "training/loop/check_token_files.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <thread>
 
-#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
 #include "tests/support/tensors.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/checkpoint_saver.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/predict_memory.hpp"
+#include "training/checkpoint/checkpoint_saver.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/types.hpp"
-#include "training/config_warnings.hpp"
+#include "training/config/config_warnings.hpp"
 
 namespace espalier::test {
 namespace {

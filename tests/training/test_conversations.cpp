@@ -3,13 +3,13 @@
 // Conversations, packed into rows, have the loss that they have one by one in transformers (chat_reference.py).
 #include <gtest/gtest.h>
 
-#include "io/conversations.hpp"
-#include "io/pack_conversations.hpp"
+#include "io/pack/conversations.hpp"
+#include "io/pack/pack_conversations.hpp"
 #include "tests/io/text/chat_fixture.hpp"
 #include "tests/support/world.hpp"
 #include "tests/training/chat_reference.hpp"
 #include "tests/training/hugging_face_models.hpp"
-#include "training/evaluation.hpp"
+#include "training/loop/evaluation.hpp"
 
 namespace espalier::test {
 

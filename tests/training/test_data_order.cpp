@@ -3,10 +3,10 @@
 // Blends and splits of token files in whole runs: what a launch tells, repeats and refuses.
 #include <gtest/gtest.h>
 
-#include "io/megatron_writer.hpp"
-#include "io/run_directory.hpp"
+#include "io/records/run_directory.hpp"
+#include "io/tokens/megatron_writer.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/loaders.hpp"
+#include "training/loop/loaders.hpp"
 
 namespace espalier::test {
 namespace {

@@ -3,12 +3,12 @@
 // No run ends well, or goes on, with a state that is not finite.
 #include <gtest/gtest.h>
 
-#include "io/checkpoint_directory.hpp"
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_writer.hpp"
-#include "io/run_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_writer.hpp"
+#include "io/records/run_directory.hpp"
 #include "tests/training/rewrite_checkpoint.hpp"
-#include "training/training_state.hpp"
+#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "core/ops/matmul_library.hpp"
 #include "io/file.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/collectives/collectives.hpp"
 #include "tests/support/world.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/gemm_rate.hpp"
-#include "training/peak_rate.hpp"
+#include "training/prediction/gemm_rate.hpp"
+#include "training/prediction/peak_rate.hpp"
 
 namespace espalier::test {
 namespace {

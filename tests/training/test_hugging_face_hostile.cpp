@@ -9,7 +9,7 @@
 #include <fstream>
 #include <optional>
 
-#include "io/block_copy.hpp"
+#include "io/checkpoint/block_copy.hpp"
 #include "tests/support/memory_limit.hpp"
 #include "tests/training/hugging_face_damage.hpp"
 

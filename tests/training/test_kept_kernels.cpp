@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "training/kept_kernels.hpp"
+#include "training/step/kept_kernels.hpp"
 
 namespace espalier::test {
 namespace {

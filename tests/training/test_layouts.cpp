@@ -9,7 +9,7 @@
 #include "tests/support/message_delays.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/layouts_to_verify.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

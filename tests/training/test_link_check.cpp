@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "parallel/collectives.hpp"
-#include "parallel/emulated_links.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/emulated_links.hpp"
 #include "tests/support/world.hpp"
-#include "training/link_check.hpp"
+#include "training/loop/link_check.hpp"
 
 namespace espalier::test {
 namespace {

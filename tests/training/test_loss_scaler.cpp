@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "training/loss_scaler.hpp"
+#include "training/step/loss_scaler.hpp"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "io/file.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/measure_layers.hpp"
+#include "training/prediction/measure_layers.hpp"
 
 namespace espalier::test {
 namespace {

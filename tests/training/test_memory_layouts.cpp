@@ -8,10 +8,10 @@
 #include "io/units.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/gemm_rate.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/predict_memory.hpp"
-#include "training/require_memory.hpp"
+#include "training/prediction/gemm_rate.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/prediction/require_memory.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

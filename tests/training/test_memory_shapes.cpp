@@ -6,10 +6,10 @@
 
 #include "core/optim/adamw.hpp"
 #include "models/decoder.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh/process_mesh.hpp"
 #include "tests/training/shape_config.hpp"
-#include "training/forward_backward.hpp"
-#include "training/predict_memory.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/step/forward_backward.hpp"
 
 namespace espalier::test {
 namespace {

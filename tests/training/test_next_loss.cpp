@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/rewrite_checkpoint.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/next_loss.hpp"
+#include "training/step/next_loss.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "parallel/emulated_links.hpp"
-#include "parallel/pipeline_simulator.hpp"
+#include "parallel/collectives/emulated_links.hpp"
+#include "parallel/schedule/pipeline_simulator.hpp"
 #include "tests/training/tiny_run.hpp"
 
 namespace espalier::test {

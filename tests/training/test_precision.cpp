@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/attention_library.hpp"
-#include "io/metrics.hpp"
+#include "io/records/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/gemm_rate.hpp"
-#include "training/predict_memory.hpp"
-#include "training/train_loop.hpp"
-#include "training/verify.hpp"
-#include "training/with_compute_type.hpp"
+#include "training/loop/train_loop.hpp"
+#include "training/prediction/gemm_rate.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/step/with_compute_type.hpp"
+#include "training/verify/verify.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "planning/layer_parameters.hpp"
 #include "tests/training/shape_config.hpp"
-#include "training/predict_time.hpp"
-#include "training/predict_traffic.hpp"
+#include "training/prediction/predict_time.hpp"
+#include "training/prediction/predict_traffic.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tests/support/world.hpp"
-#include "training/prediction_check.hpp"
+#include "training/loop/prediction_check.hpp"
 
 namespace espalier::test {
 namespace {

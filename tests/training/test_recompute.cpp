@@ -6,9 +6,9 @@
 #include "models/head.hpp"
 #include "tests/support/tensors.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/predict_memory.hpp"
-#include "training/predict_traffic.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/prediction/predict_traffic.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

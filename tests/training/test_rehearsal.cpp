@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "io/token_file.hpp"
+#include "io/tokens/token_file.hpp"
 #include "tests/io/support.hpp"
 #include "tests/planning/problems.hpp"
-#include "training/emulated_network.hpp"
-#include "training/predict_time.hpp"
-#include "training/predict_traffic.hpp"
-#include "training/rehearsal.hpp"
-#include "training/with_compute_type.hpp"
+#include "training/prediction/predict_time.hpp"
+#include "training/prediction/predict_traffic.hpp"
+#include "training/rehearsal/emulated_network.hpp"
+#include "training/rehearsal/rehearsal.hpp"
+#include "training/step/with_compute_type.hpp"
 
 namespace espalier::test {
 namespace {

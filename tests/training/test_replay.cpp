@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tests/training/poisoned_run.hpp"
-#include "training/replay.hpp"
+#include "training/verify/replay.hpp"
 
 namespace espalier::test {
 namespace {

@@ -12,8 +12,8 @@
 #include "io/units.hpp"
 #include "models/recompute.hpp"
 #include "tests/training/shape_config.hpp"
-#include "training/predict_memory.hpp"
-#include "training/require_memory.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/prediction/require_memory.hpp"
 
 namespace espalier::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/run_starts.hpp"
-#include "training/restarts.hpp"
+#include "training/loop/restarts.hpp"
 
 namespace espalier::test {
 namespace {

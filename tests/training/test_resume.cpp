@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "io/checkpoint_directory.hpp"
-#include "io/run_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/records/run_directory.hpp"
 #include "tests/training/run_starts.hpp"
 
 namespace espalier::test {

@@ -3,9 +3,9 @@
 // Manifests whose checksum is right and whose state is not: a start takes the next older checkpoint, and says why.
 #include <gtest/gtest.h>
 
-#include "io/checkpoint_manifest.hpp"
+#include "io/checkpoint/checkpoint_manifest.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/stored_state.hpp"
+#include "training/checkpoint/stored_state.hpp"
 
 namespace espalier::test {
 namespace {

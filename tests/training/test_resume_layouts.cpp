@@ -3,10 +3,10 @@
 // A run goes on in another layout than the one that saved it.
 #include <gtest/gtest.h>
 
-#include "io/metrics.hpp"
+#include "io/records/metrics.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/train_loop.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier::test {
 namespace {

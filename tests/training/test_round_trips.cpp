@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/checkpoint_saver.hpp"
+#include "training/checkpoint/checkpoint_saver.hpp"
 
 namespace espalier::test {
 namespace {

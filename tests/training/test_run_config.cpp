@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "tests/io/support.hpp"
-#include "training/config_warnings.hpp"
-#include "training/emulate_keys.hpp"
-#include "training/predict_memory.hpp"
-#include "training/run_config.hpp"
+#include "training/config/config_warnings.hpp"
+#include "training/config/emulate_keys.hpp"
+#include "training/config/run_config.hpp"
+#include "training/prediction/predict_memory.hpp"
 
 namespace espalier::test {
 namespace {

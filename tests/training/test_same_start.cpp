@@ -3,11 +3,11 @@
 // Ranks that were started unlike are refused before they begin.
 #include <gtest/gtest.h>
 
-#include "parallel/collectives.hpp"
+#include "parallel/collectives/collectives.hpp"
 #include "tests/io/support.hpp"
 #include "tests/support/world.hpp"
-#include "training/run_config.hpp"
-#include "training/same_start.hpp"
+#include "training/config/run_config.hpp"
+#include "training/loop/same_start.hpp"
 
 namespace espalier::test {
 namespace {

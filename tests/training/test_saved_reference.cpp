@@ -6,10 +6,10 @@
 #include <fstream>
 #include <map>
 
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_writer.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_writer.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/saved_reference.hpp"
+#include "training/verify/saved_reference.hpp"
 
 namespace espalier::test {
 namespace {

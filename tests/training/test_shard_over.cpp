@@ -7,9 +7,9 @@
 
 #include "core/error.hpp"
 #include "tests/support/world.hpp"
-#include "training/config_warnings.hpp"
-#include "training/run_layout.hpp"
-#include "training/shard_over.hpp"
+#include "training/config/config_warnings.hpp"
+#include "training/config/run_layout.hpp"
+#include "training/config/shard_over.hpp"
 
 namespace espalier {
 namespace {

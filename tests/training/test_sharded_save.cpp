@@ -3,12 +3,12 @@
 // All ranks save together or not at all.
 #include <gtest/gtest.h>
 
-#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
 #include "tests/support/tensors.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "tests/training/virtual_ranks.hpp"
-#include "training/sharded_save.hpp"
+#include "training/checkpoint/sharded_save.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
-#include "io/checkpoint_directory.hpp"
-#include "io/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "tests/training/poisoned_run.hpp"
-#include "training/incidents.hpp"
+#include "training/loop/incidents.hpp"
 
 namespace espalier::test {
 namespace {

@@ -3,8 +3,8 @@
 // A request to stop, wherever a run is: what is saved, what is validated, and what the next start makes of it.
 #include <gtest/gtest.h>
 
-#include "io/checkpoint_directory.hpp"
-#include "io/run_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/records/run_directory.hpp"
 #include "tests/training/run_starts.hpp"
 
 namespace espalier::test {

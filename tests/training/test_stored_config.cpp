@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/stored_config.hpp"
+#include "training/config/stored_config.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/stragglers.hpp"
+#include "training/loop/stragglers.hpp"
 
 namespace espalier::test {
 namespace {

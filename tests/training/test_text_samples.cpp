@@ -3,13 +3,13 @@
 // Samples of text in training: right on any layout, and noticed by nothing.
 #include <gtest/gtest.h>
 
-#include "io/metrics_csv.hpp"
+#include "io/records/metrics_csv.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/loaded_model.hpp"
-#include "training/text_samples.hpp"
-#include "training/training_state.hpp"
+#include "training/loop/text_samples.hpp"
+#include "training/pretrained/loaded_model.hpp"
+#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

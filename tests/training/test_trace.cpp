@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "io/metrics.hpp"
-#include "io/trace_file.hpp"
+#include "io/records/metrics.hpp"
+#include "io/records/trace_file.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/train_loop.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier::test {
 namespace {

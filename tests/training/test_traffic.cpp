@@ -5,10 +5,10 @@
 
 #include <numeric>
 
-#include "parallel/collective_traffic.hpp"
+#include "parallel/collectives/collective_traffic.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/predict_traffic.hpp"
+#include "training/prediction/predict_traffic.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

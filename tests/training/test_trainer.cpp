@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/predict_memory.hpp"
-#include "training/trainer_copies.hpp"
+#include "training/prediction/predict_memory.hpp"
+#include "training/step/trainer_copies.hpp"
 
 namespace espalier::test {
 namespace {

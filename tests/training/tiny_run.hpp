@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/collectives/collectives.hpp"
 #include "tests/support/world.hpp"
-#include "training/layouts_to_verify.hpp"
-#include "training/step_pace.hpp"
-#include "training/trainer.hpp"
+#include "training/rehearsal/step_pace.hpp"
+#include "training/step/trainer.hpp"
+#include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
 

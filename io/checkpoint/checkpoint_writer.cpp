@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint/checkpoint_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "core/tensor.hpp"
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/checkpoint_index.hpp"
+#include "io/hash.hpp"
+#include "io/input_limits.hpp"
+#include "io/metadata_hash.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+// What makes room, of what is not at its least already.
+std::string advice_on_space(const KeptCheckpoints& kept) {
+  constexpr KeptCheckpoints least;
+  std::string settings;
+  if (kept.last > least.last)
+    settings = fmt::format("checkpoint.keep_last = {} (now {})", least.last, kept.last);
+  if (kept.every != 0)
+    settings += fmt::format("{}checkpoint.keep_every = 0 (now {})", settings.empty() ? "" : ", ", kept.every);
+  return "free some space there, or choose another directory" +
+         (settings.empty() ? "" : "; fewer checkpoints stay with " + settings + ", once there is room for this one");
+}
+
+// A save that cannot fit is refused before it has filled the disk for everybody else.
+void check_space(const Path& directory, Index bytes, const KeptCheckpoints& kept) {
+  const auto needed = static_cast<std::uintmax_t>(bytes);
+  std::error_code error;
+  const auto space = std::filesystem::space(directory, error);
+  if (!error && space.available < needed)
+    throw Error(ExitCode::write, {.what = "no space for a checkpoint",
+                                  .where = directory.string(),
+                                  .got = fmt::format("{} free", bytes_text(space.available)),
+                                  .wanted = bytes_text(needed),
+                                  .todo = advice_on_space(kept)});
+}
+
+}  // namespace
+
+TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> shape, const void* data) {
+  const std::vector<Index> start(shape.size(), 0);
+  return {std::move(name), type, shape, start, shape, data};
+}
+
+Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
+
+Path begin_checkpoint(const Path& directory, Index step, Index bytes, const KeptCheckpoints& kept,
+                      const std::string& owner) {
+  Path partial = begin_directory(checkpoint_path(directory, step), owner);
+  try {
+    check_space(partial, bytes, kept);
+  } catch (...) {
+    abandon_checkpoint(directory, step, owner);
+    throw;
+  }
+  return partial;
+}
+
+std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks) {
+  std::vector<StoredBlock> plan;
+  for (const TensorBlock& block : blocks) {
+    // Blocks of one tensor share its group; the number tells them apart within a file.
+    const Index number = place.first_block + static_cast<Index>(plan.size());
+    plan.push_back({block.name,
+                    block.type,
+                    block.global_shape,
+                    block.start,
+                    block.count,
+                    place.file,
+                    fmt::format("{}/block-{}", block.name, number),
+                    {},
+                    {}});
+  }
+  return plan;
+}
+
+ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
+                        const std::stop_token& stop) {
+  ShardRecord record{{.name = place.file}, plan_shard(place, blocks)};
+  const Path path = partial / place.file;
+  try {
+    Hdf5Writer file(path, place.turn == 0 ? Hdf5Writer::Open::create : Hdf5Writer::Open::append);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (stop.stop_requested())
+        throw Error(ExitCode::write,
+                    {.what = "a save was given up",
+                     .where = path.string(),
+                     .todo = "the run ended beside it and says why; the checkpoints before are whole"});
+      StoredBlock& stored = record.blocks[i];
+      stored.place = file.write(stored.dataset, stored.type, stored.count, blocks[i].data);
+      stored.xxh3_128 = xxh3_128(blocks[i].data, static_cast<std::size_t>(stored.place.bytes));
+    }
+    const std::vector<DatasetPlace> places = place.completes ? file.places() : std::vector<DatasetPlace>();
+    file.close();
+    if (place.completes) {
+      const InputFile written(path, ExitCode::write);
+      record.file.bytes = static_cast<Index>(written.size());
+      record.file.xxh3_128 = metadata_hash(written, places);
+    }
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
+  return record;
+}
+
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
+                        const std::optional<StoredFile>& index) {
+  Path path = place_for_checkpoint(directory, info.step, info.owner);
+  const Path partial = partial_path(path, info.owner);
+  Manifest manifest{info, {}, {}, index};
+  for (const ShardRecord& shard : shards) {
+    if (!shard.file.xxh3_128.empty())  // of whoever completed the file
+      manifest.files.push_back(shard.file);
+    manifest.blocks.insert(manifest.blocks.end(), shard.blocks.begin(), shard.blocks.end());
+  }
+  const std::string text = to_text(manifest);
+  parse_manifest(text, partial / "manifest.json");  // what a reader would refuse must not be published
+  if (text.size() > LargestFile::manifest)
+    throw Error(ExitCode::write, {.what = "the manifest of a checkpoint is larger than what is read",
+                                  .where = (partial / "manifest.json").string(),
+                                  .got = fmt::format("{} bytes, {} blocks", text.size(), manifest.blocks.size()),
+                                  .wanted = fmt::format("at most {} bytes", LargestFile::manifest),
+                                  .todo = "use fewer replicas with parallel.zero_stage = 1"});
+  OutputFile file(partial / "manifest.json");
+  file.write(text.data(), text.size());
+  file.sync_and_close();
+  publish_directory(path, info.owner, is_checkpoint_of(path, info.step, info.owner));
+  return path;
+}
+
+void abandon_checkpoint(const Path& directory, Index step, const std::string& owner) noexcept {
+  try {
+    remove_partial_directory(checkpoint_path(directory, step), owner);
+  } catch (...) {  // what failed before is told
+  }
+}
+
+Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks) {
+  try {
+    Index bytes = 0;
+    for (const TensorBlock& block : blocks)
+      bytes += num_elements(block.count) * static_cast<Index>(size_of(block.type));
+    const Path partial = begin_checkpoint(directory, info.step, bytes, {}, info.owner);
+    const ShardRecord shard = write_shard(partial, own_file(0), blocks);
+    return publish_checkpoint(directory, info, {&shard, 1}, write_index(partial, info, shard.blocks));
+  } catch (...) {
+    abandon_checkpoint(directory, info.step, info.owner);
+    throw;
+  }
+}
+
+}  // namespace espalier

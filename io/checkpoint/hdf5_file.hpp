@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/scalars.hpp"
+#include "io/checkpoint/write_behind.hpp"
+#include "io/file.hpp"
+
+namespace espalier {
+
+/// A contiguous dataset as it lies in its file.
+struct DatasetPlace {
+  Index offset = 0;  ///< of the first byte in the file
+  Index bytes = 0;
+};
+
+/// A new HDF5 file of plain contiguous datasets, written by HDF5's serial driver with checksummed metadata
+/// (format V110). Any thread may use it: HDF5 is not thread-safe where sites build it, so one call waits for the other.
+/// Nothing of Espalier reads a file through HDF5, whose versions in use are harmed by files that were forged.
+class Hdf5Writer {
+ public:
+  enum class Open { create, append };
+
+  /// @throws Error (write) if a file to create exists or cannot be made. A symbolic link is never
+  /// followed.
+  explicit Hdf5Writer(const Path& path, Open open = Open::create);
+  Hdf5Writer(const Hdf5Writer&) = delete;
+  ~Hdf5Writer();
+
+  /// Writes a dataset of that shape; groups in its name ("a/b") are made on the way.
+  DatasetPlace write(const std::string& name, ScalarType type, const std::vector<Index>& shape, const void* data);
+
+  /// Of all datasets in the file.
+  std::vector<DatasetPlace> places() const;
+
+  /// Closes and makes the file durable: HDF5 itself never calls fsync.
+  void close();
+
+ private:
+  void discard() noexcept;
+
+  Path path_;
+  WriteBehind write_behind_;
+  std::int64_t file_ = -1;  ///< negative: closed, or tried to
+};
+
+/// HDF5's version, as "1.10.8".
+std::string hdf5_version();
+
+}  // namespace espalier

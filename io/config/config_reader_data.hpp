@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Private to the config files of this room: what a ConfigReader knows.
+
+#include <toml++/toml.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "io/config/toml_config.hpp"
+
+namespace espalier {
+
+using ConfigName = std::pair<std::string, std::string>;  // section, key
+
+struct ConfigPosition {
+  bool command_line = false;
+  std::size_t line = 0;  // or the number of the override
+  std::size_t column = 0;
+  auto order() const { return std::tuple(command_line, line, column); }
+};
+
+struct ConfigProblem {
+  ConfigPosition position;
+  std::string text;
+};
+
+struct GivenValue {
+  std::shared_ptr<toml::table> owner;
+  const toml::node* value = nullptr;
+  ConfigPosition position;
+  ConfigPosition key_position;
+  std::string text;  // of an override, as typed
+};
+
+/// "section.key"
+std::string display(std::string_view section, std::string_view key);
+
+/// "; did you mean "steps"?"; empty for no word
+std::string suggestion(const std::string& nearest);
+
+struct ConfigReader::Data {
+  std::string name;
+  ConfigKind kind;
+  std::map<ConfigName, GivenValue> given;
+  std::map<std::string, ConfigPosition> sections;  // as written in the file
+  std::map<std::string, std::set<std::string>> known;
+  std::set<std::string> left;  // sections that are for others
+  std::vector<ConfigProblem> problems;
+  std::set<std::string> refused_keys;  // "run.steps": a default stands in place of what was given
+  bool checked_unknown = false;
+
+  void add_file(std::string_view text);
+  void add_override(std::size_t number, const std::string& text);
+  void unknown(const ConfigName& name, const GivenValue& item);
+  std::vector<std::string> section_names() const;
+  std::vector<std::string> problem_lines() const;
+  std::string location(const ConfigPosition& position) const;
+
+  template <class Number, class Range, class Parse>
+  bool read_unit(std::string_view section, std::string_view key, Number& value, Range range, Parse parse,
+                 const std::string& wanted);
+  // A text as the path that it may be, with the home directory in place of ~; nothing where that is a problem.
+  std::optional<std::string> with_home(const GivenValue& item, std::string_view section, std::string_view key,
+                                       const std::string& text);
+  const GivenValue* ask(std::string_view section, std::string_view key);
+  void wrong(const GivenValue& item, std::string_view section, std::string_view key, const std::string& got,
+             const std::string& wanted);
+};
+
+}  // namespace espalier

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/records/position_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+// Tells our files from others, and a whole one from a torn one. Written once, before the file gets its name.
+struct Header {
+  char magic[8] = {'E', 'S', 'P', 'A', 'L', 'P', 'O', 'S'};
+  std::uint32_t version = 1;
+  std::int32_t rank = 0;
+  std::uint64_t payload_bytes = 0;
+  char reserved[40] = {};  // the payload begins at a cache line
+};
+static_assert(sizeof(Header) == 64);
+
+constexpr std::size_t largest_payload = 64 * 1024;  // a file of absurd size is not one of ours
+
+std::string file_name(int rank) { return fmt::format("rank-{:05}.position", rank); }
+
+// The rank in "rank-00003.position".
+std::optional<int> parse_rank(const std::string& name) {
+  const std::size_t digits = name.size() - std::min(name.size(), std::string("rank-.position").size());
+  int rank = 0;
+  const auto end = std::from_chars(name.data() + 5, name.data() + 5 + digits, rank).ptr;
+  return digits >= 5 && end == name.data() + 5 + digits && name == file_name(rank) ? std::optional(rank) : std::nullopt;
+}
+
+std::optional<StoredPosition> read_position(const Path& path) {
+  const std::optional<int> rank = parse_rank(path.filename().string());
+  std::error_code error;
+  if (!rank || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
+    return std::nullopt;
+  try {
+    if (std::filesystem::file_size(path, error) > sizeof(Header) + largest_payload || error)
+      return std::nullopt;
+    const std::string text = read_file(path, ExitCode::data);
+    Header header;
+    const Header wanted;
+    if (text.size() < sizeof(header))
+      return std::nullopt;
+    std::memcpy(&header, text.data(), sizeof(header));
+    if (std::memcmp(header.magic, wanted.magic, sizeof(wanted.magic)) != 0 || header.version != wanted.version ||
+        header.rank != *rank || header.payload_bytes != text.size() - sizeof(header))
+      return std::nullopt;
+    return StoredPosition{*rank, text.substr(sizeof(header))};
+  } catch (const Error&) {  // gone or unreadable
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+PositionFile::PositionFile(const Path& directory, int rank, std::size_t size)
+    : path_(directory / file_name(rank)), size_(size) {
+  ESPALIER_ASSERT(size > 0 && size <= largest_payload, "espalier::PositionFile: a size out of bounds");
+  Header header;
+  header.rank = rank;
+  header.payload_bytes = size;
+  std::string content(reinterpret_cast<const char*>(&header), sizeof(header));
+  content.resize(sizeof(header) + size);
+  write_file_atomically(path_, content);  // its blocks exist: a full disk fails here, not at a store to memory
+  const FileDescriptor file(::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.is_open())
+    throw_write_error("cannot open a position file", path_, errno);
+  void* const address = ::mmap(nullptr, content.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED)
+    throw_write_error("cannot map a position file", path_, errno);
+  mapping_ = address;
+  data_ = static_cast<char*>(address) + sizeof(header);
+}
+
+PositionFile::PositionFile(PositionFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(other.size_) {}
+
+PositionFile::~PositionFile() {
+  if (mapping_ != nullptr)
+    ::munmap(mapping_, sizeof(Header) + size_);
+}
+
+void PositionFile::sync() const { ::msync(mapping_, sizeof(Header) + size_, MS_ASYNC); }
+
+void PositionFile::remove() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+std::vector<StoredPosition> read_positions(const Path& directory) {
+  std::vector<StoredPosition> positions;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error))
+    if (auto position = read_position(entry.path()))
+      positions.push_back(std::move(*position));
+  std::sort(positions.begin(), positions.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return positions;
+}
+
+void remove_positions(const Path& directory) {
+  std::error_code ignored;
+  for (const StoredPosition& position : read_positions(directory))
+    std::filesystem::remove(directory / file_name(position.rank), ignored);
+}
+
+}  // namespace espalier

@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/records/run_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
+#include "io/machine.hpp"
+#include "io/pack/json_text.hpp"
+#include "io/records/run_place.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+struct ProcessStat {
+  char state = 0;
+  std::int64_t start = 0;
+};
+
+// Fields 3 and 22 of /proc/PID/stat; the command in field 2 may contain anything, but its last ')' ends it. Zeros: no
+// process, or none that can be seen.
+ProcessStat process_stat(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t command_end = line.rfind(')');
+  if (command_end == std::string::npos)
+    return {};
+  std::istringstream fields(line.substr(command_end + 1));
+  ProcessStat stat;
+  fields >> stat.state;
+  std::string skipped;
+  for (int field = 4; field < 22; ++field)
+    fields >> skipped;
+  fields >> stat.start;
+  return stat;
+}
+
+std::string who(const RunRecord& record) {
+  return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
+}
+
+// Held while run.json is written: any rank may sign off a failure while rank 0 adds details, through one temporary
+// file. Where the file system has no locks it is not held; nobody holds it for longer than a write takes.
+FileDescriptor take_turn(const Path& directory) {
+  FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (turn.is_open() && ::flock(turn.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return turn;
+}
+
+[[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
+  throw Error(ExitCode::usage, {.what = "another job runs in this run directory",
+                                .where = path.string(),
+                                .got = owner ? who(*owner) : "a process that holds its lock",
+                                .wanted = "a run directory of one's own",
+                                .todo = "wait for that job, stop it, or set run.directory to another directory"});
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunRecord& record) {
+  return {{"id", record.id},
+          {"state", record.state},
+          {"cause", record.cause},
+          {"exit_code", record.exit_code},
+          {"host", record.host},
+          {"pid", record.pid},
+          {"process_start", record.process_start},
+          {"boot", record.boot},
+          {"directory", record.directory},
+          {"started", record.started},
+          {"ended", record.ended},
+          {"starts", record.starts},
+          {"details", record.details}};
+}
+
+RunRecord run_record_from_json(const nlohmann::json& json) {
+  constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may tell where thousands of ranks were
+  RunRecord record;
+  record.id = field_or(json, "id", std::string());  // not in the records of older versions
+  record.state = field<std::string>(json, "state");
+  if (record.state != "running" && record.state != "completed" && record.state != "preempted" &&
+      record.state != "failed")
+    refuse_field("state", any_field(json, "state"), "running, completed, preempted or failed");
+  record.cause = field<std::string>(json, "cause", longest_cause);
+  record.exit_code = field_or(json, "exit_code", 0, IntegerRange{0, 255});  // not in the records of older versions
+  record.host = field<std::string>(json, "host");
+  record.pid = field<std::int64_t>(json, "pid", IntegerRange{0, std::numeric_limits<pid_t>::max()});
+  record.process_start = field<std::int64_t>(json, "process_start", IntegerRange{.min = 0});
+  record.boot = field<std::string>(json, "boot");
+  record.directory = field_or(json, "directory", std::string());  // not in the records of older versions
+  record.started = field<std::string>(json, "started");
+  record.ended = field<std::string>(json, "ended");
+  record.starts = field<std::int64_t>(json, "starts", count_range);
+  record.details = object_field(json, "details");
+  return record;
+}
+
+std::optional<RunRecord> read_run_record(const Path& directory) {
+  try {
+    return run_record_from_json(parse_json(read_file(directory / "run.json", ExitCode::data, LargestFile::record)));
+  } catch (const std::exception&) {  // absent or damaged: it is advisory
+    return std::nullopt;
+  }
+}
+
+bool is_alive_here(const RunRecord& record) {
+  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
+    return false;
+  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
+    return false;
+  const ProcessStat stat = process_stat(record.pid);
+  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
+  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
+}
+
+void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept {
+  try {
+    const FileDescriptor turn = take_turn(directory);
+    std::optional<RunRecord> record = read_run_record(directory);
+    if (!record || record->state != "running")
+      return;
+    record->state = "failed";
+    record->cause = cause;
+    record->exit_code = static_cast<int>(code);
+    record->ended = utc_now();
+    write_file_atomically(directory / "run.json", json_text(to_json(*record), 1) + "\n");
+  } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
+  }
+}
+
+RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
+  std::error_code ignored;
+  for (const Path& path : paths)
+    std::filesystem::remove(path, ignored);  // a directory only if it is empty
+}
+
+RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
+  require_place_for_a_run(path_);
+  make_directory();
+  take_ownership();
+  const std::optional<std::string> known = known_id();
+  id_ = known.value_or(new_owner());
+  require_only_files_of_a_run(path_, previous_ || known);
+  require_no_copy();
+  require_writable_places(path_, id_);
+  describe_lost();
+  describe_unfinished();
+}
+
+RunDirectory::~RunDirectory() = default;
+
+std::string RunDirectory::id_in_lock() const {
+  std::array<char, 16> id = {};
+  const ssize_t size = ::pread(lock_.get(), id.data(), id.size(), 0);
+  return {id.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// run.json is written again and again; this once.
+void RunDirectory::keep_id_in_lock() const {
+  if (id_in_lock() != id_ && ::pwrite(lock_.get(), id_.data(), id_.size(), 0) != static_cast<ssize_t>(id_.size()))
+    throw_write_error("cannot write to the run directory", path_ / "run.lock", errno);
+}
+
+std::optional<std::string> RunDirectory::known_id() const {
+  if (previous_ && is_owner(previous_->id))
+    return previous_->id;
+  if (const std::string id = id_in_lock(); is_owner(id))
+    return id;
+  return id_of_checkpoints();
+}
+
+// Where both files are lost, the run's checkpoints still know it. Behind a link they may be another's.
+std::optional<std::string> RunDirectory::id_of_checkpoints() const {
+  std::error_code ignored;
+  std::optional<std::string> id;
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(checkpoints(), ignored)))
+    return id;
+  for (const CheckpointEntry& entry : find_checkpoints(checkpoints())) {
+    if (!entry.complete || entry.owner.empty())
+      continue;
+    if (id && id != entry.owner)
+      throw Error(ExitCode::usage, {.what = "run.json is lost, and the checkpoints are of more than one run",
+                                    .where = checkpoints().string(),
+                                    .got = fmt::format("those of {} and {}", *id, entry.owner),
+                                    .wanted = "run.json, which says which of them are this run's",
+                                    .todo = "bring it back, or move the checkpoints of other runs elsewhere"});
+    id = entry.owner;
+  }
+  return id;
+}
+
+// A copy has the id of the original: through links to one place each would remove the other's checkpoints.
+void RunDirectory::require_no_copy() const {
+  if (!previous_ || previous_->directory.empty())
+    return;
+  std::error_code ignored;
+  const Path original = previous_->directory;
+  const std::optional<RunRecord> record = read_run_record(original);
+  if (!record || record->id != id_ || std::filesystem::equivalent(original, path_, ignored) ||
+      !std::filesystem::equivalent(original / "checkpoints", checkpoints(), ignored))
+    return;
+  throw Error(ExitCode::usage,
+              {.what = "the run directory is a copy of another, and both have their checkpoints in one place",
+               .where = path_.string(),
+               .got = "a copy of " + original.string(),
+               .wanted = "a place of its own for the checkpoints of each run",
+               .todo = "copy the checkpoints, too, or begin in a new run.directory with --resume DIR"});
+}
+
+void RunDirectory::make_directory() {
+  std::error_code ignored;
+  const auto is_there = [&](const Path& path) {  // be it a link that leads nowhere
+    return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+  };
+  for (Path missing = path_.lexically_normal(); !missing.empty() && !is_there(missing); missing = missing.parent_path())
+    made_.paths.push_back(missing);
+  make_directories(path_);
+}
+
+// False while another process holds the lock. A refused start removes the lock file that it made, so the one that we
+// hold may have lost its name meanwhile.
+bool RunDirectory::take_lock() {
+  const Path lock_path = path_ / "run.lock";
+  require_no_link(lock_path);
+  constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  int descriptor = ::open(lock_path.c_str(), flags | O_EXCL, 0644);
+  const bool is_new = descriptor >= 0;
+  if (!is_new && errno == EEXIST)
+    descriptor = ::open(lock_path.c_str(), flags, 0644);
+  if (descriptor < 0)
+    throw_write_error("cannot write to the run directory", lock_path, errno);
+  lock_ = FileDescriptor(descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return false;
+  if (!holds_lock_at(lock_path))
+    return false;
+  if (is_new)
+    made_.paths.insert(made_.paths.begin(), lock_path);
+  return true;
+}
+
+bool RunDirectory::holds_lock_at(const Path& lock_path) const {
+  struct stat held = {};
+  struct stat named = {};
+  return ::fstat(lock_.get(), &held) == 0 && ::stat(lock_path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
+void RunDirectory::require_in_place() const {
+  if (holds_lock_at(path_ / "run.lock"))
+    return;
+  std::error_code ignored;
+  const Path lock_path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", lock_.get()), ignored);
+  const bool was_moved = holds_lock_at(lock_path);
+  const Error error(
+      ExitCode::write,
+      {.what = "the run directory was moved or removed under the run",
+       .where = path_.string(),
+       .got =
+           was_moved ? "the directory of this run is now " + lock_path.parent_path().string() : "its run.lock is gone",
+       .wanted = "the directory that this launch began in",
+       .todo = "put it back, or set run.directory to where it is now; the same command resumes from its checkpoints"});
+  if (was_moved)
+    sign_off_failed(lock_path.parent_path(), error.what(), error.code());
+  throw error;
+}
+
+// Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing. A job that
+// was just killed keeps both for a moment.
+void RunDirectory::take_ownership() {
+  constexpr auto patience = std::chrono::seconds(2);
+  const auto is_free = [&] {
+    const bool locked = take_lock();
+    previous_ = read_run_record(path_);
+    return locked && (!previous_ || previous_->pid == ::getpid() || !is_alive_here(*previous_));
+  };
+  for (const auto start = std::chrono::steady_clock::now(); !is_free();) {
+    if (std::chrono::steady_clock::now() - start > patience)
+      refuse_owned(path_, previous_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
+  make_directories(checkpoints());
+  made_.paths.clear();
+  keep_id_in_lock();
+  std::error_code ignored;
+  record_ = {.id = id_,
+             .state = "running",
+             .cause = "",
+             .exit_code = 0,
+             .host = host_name(),
+             .pid = ::getpid(),
+             .process_start = process_stat(::getpid()).start,
+             .boot = boot_id(),
+             .directory = std::filesystem::canonical(path_, ignored).string(),
+             .started = utc_now(),
+             .ended = "",
+             .starts = previous_ ? previous_->starts + 1 : 1,
+             .details = previous_ ? previous_->details : nlohmann::json::object()};
+  write_record();
+  make_directories(state());
+  if (config_text)
+    write_file_atomically(path_ / "config.toml", *config_text);
+}
+
+void RunDirectory::describe_lost() {
+  std::error_code ignored;
+  const Path path = path_ / "run.json";
+  if (!previous_ && std::filesystem::exists(path, ignored))
+    lost_ = fmt::format(
+        "{} is damaged: how earlier launches ended, how many there were and how many made no progress (exit 93) is "
+        "lost; the count begins anew",
+        path.string());
+}
+
+// Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.
+// A process of another host is out of sight, and its lock need not reach us.
+void RunDirectory::describe_unfinished() {
+  if (!previous_ || previous_->state != "running")
+    return;
+  const bool here = previous_->host == host_name();
+  unfinished_ = {*previous_, here, "", read_positions(state())};
+  std::string& text = unfinished_->text;
+  text = fmt::format("the previous launch ({}) was killed or crashed", who(*previous_));
+  if (!here)
+    text = fmt::format(
+        "the previous launch ({}) has not ended; whether it still runs cannot be seen from {}: if it does, stop "
+        "one",
+        who(*previous_), host_name());
+  else if (previous_->boot != boot_id())
+    text += "; the machine was restarted since";
+  if (!unfinished_->positions.empty())
+    text += fmt::format("; {} left {} progress", counted(static_cast<Index>(unfinished_->positions.size()), "rank"),
+                        unfinished_->positions.size() == 1 ? "its" : "their");
+}
+
+void RunDirectory::write_record() const {
+  write_file_atomically(path_ / "run.json", json_text(to_json(record_), 1) + "\n");
+}
+
+void RunDirectory::update(const nlohmann::json& details) {
+  require_in_place();
+  const FileDescriptor turn = take_turn(path_);
+  if (const std::optional<RunRecord> written = read_run_record(path_); written && written->state == "failed")
+    return;  // by another rank, meanwhile: that stays the last word
+  record_.details.update(details);
+  write_record();
+}
+
+void RunDirectory::finish(RunEnd end, const std::string& cause) {
+  require_in_place();
+  const FileDescriptor turn = take_turn(path_);
+  record_.state = end == RunEnd::completed ? "completed" : "preempted";
+  record_.cause = cause;
+  record_.ended = utc_now();
+  write_record();
+}
+
+}  // namespace espalier

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+#include "io/records/position_file.hpp"
+
+namespace espalier {
+
+/// What run.json says: how far a start of `espalier train` came, and who owns the directory.
+struct RunRecord {
+  std::string
+      id;  ///< of the run, from its first start on: its checkpoints bear it (io/checkpoint/atomic_directory.hpp)
+  std::string state;  ///< running, completed, preempted, failed
+  std::string cause;  ///< of preempted and failed
+  int exit_code = 0;  ///< of failed: with which ranks leave that know the cause; launchers combine those of all ranks
+  std::string host;
+  std::int64_t pid = 0;
+  std::int64_t process_start = 0;  ///< clock ticks after boot: tells a process from a later one with its id
+  std::string boot;                ///< the machine's boot id
+  std::string directory;           ///< of the run, absolute
+  std::string started;             ///< UTC, ISO 8601
+  std::string ended;
+  std::int64_t starts = 0;                            ///< of this run so far
+  nlohmann::json details = nlohmann::json::object();  ///< whatever the trainer wants kept
+};
+
+nlohmann::ordered_json to_json(const RunRecord& record);
+/// @throws std::exception that names the field which is missing, of another type or out of its range
+RunRecord run_record_from_json(const nlohmann::json& json);
+
+/// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.
+std::optional<RunRecord> read_run_record(const Path& directory);
+
+/// Whether the process that signed on still lives, as far as this machine can see: false where it ran on another host.
+bool is_alive_here(const RunRecord& record);
+
+/// Writes "failed", the cause and its exit code into run.json, unless something signed the start off before: the first
+/// to know is the one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
+void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept;
+
+/// How a start may sign itself off; a failure signs off by sign_off_failed().
+enum class RunEnd { completed, preempted };
+
+/// A start that ended without signing off: killed, or left with exit(0) before the end.
+struct UnfinishedStart {
+  RunRecord record;
+  /// False where its process ran on another host and cannot be seen from here: it may still live.
+  bool certainly_ended = true;
+  std::string text;  ///< a sentence for the user: process, host, when, how far
+  std::vector<StoredPosition> positions;
+};
+
+/// The directory of a run, owned by this process (one process a job: rank 0) as long as the object lives.
+///
+/// A start first looks (the constructor), then signs on. What refuses it in between leaves the directory as it was: the
+/// story of the run is that of the starts that trained.
+class RunDirectory {
+ public:
+  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it, if there
+  /// is a file that no run has written where one would, or a link in place of a directory other than checkpoints, or
+  /// if its checkpoints may be another run's; Error(write) if it cannot be written.
+  explicit RunDirectory(Path path);
+  RunDirectory(const RunDirectory&) = delete;
+  ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
+
+  /// Makes run.json say "running", and stores the config where one is given.
+  void sign_on(const std::optional<std::string>& config_text = std::nullopt);
+
+  const Path& path() const { return path_; }
+  const std::string& id() const { return id_; }
+  Path checkpoints() const { return path_ / "checkpoints"; }
+  Path metrics() const { return path_ / "metrics.jsonl"; }
+  Path state() const { return path_ / "state"; }
+
+  /// The record the last start left, before this one.
+  const std::optional<RunRecord>& previous() const { return previous_; }
+
+  /// Set when there was a run.json that cannot be read: a sentence for the user about what is lost with it.
+  const std::optional<std::string>& lost() const { return lost_; }
+
+  /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
+  const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
+
+  /// path() must still lead to the directory that was taken: somebody may have moved or removed it, and what is written
+  /// next would make another. @throws Error (write) where it does not; what was moved is signed off where it lies.
+  void require_in_place() const;
+
+  /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile. As finish(), requires
+  /// the directory to be in place.
+  void update(const nlohmann::json& details);
+
+  /// Signs the start off. Nothing else makes a run completed.
+  void finish(RunEnd end, const std::string& cause = "");
+
+ private:
+  void make_directory();
+  bool take_lock();
+  bool holds_lock_at(const Path& lock_path) const;
+  void take_ownership();
+  std::string id_in_lock() const;
+  void keep_id_in_lock() const;
+  std::optional<std::string> known_id() const;
+  std::optional<std::string> id_of_checkpoints() const;
+  void require_no_copy() const;
+  void describe_lost();
+  void describe_unfinished();
+  void write_record() const;
+
+  Path path_;
+  std::string id_;
+  FileDescriptor lock_;
+  std::optional<RunRecord> previous_;
+  std::optional<std::string> lost_;
+  std::optional<UnfinishedStart> unfinished_;
+  RunRecord record_;
+
+  // What the constructor made, to be removed unless the start signs on. The last member: it goes while the lock holds.
+  struct RemoveUnlessSignedOn {
+    std::vector<Path> paths;
+    ~RemoveUnlessSignedOn();
+  } made_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "io/tokens/token_file.hpp"
+
+namespace espalier {
+
+/// How many documents have how many tokens: bin 0 counts empty ones, bin k those of 2^(k-1) to 2^k - 1 tokens.
+struct LengthHistogram {
+  std::array<Index, 64> bins = {};
+  Index num_documents = 0;
+  Index shortest = 0;  ///< tokens
+  Index longest = 0;
+
+  void add(Index num_tokens);
+  static Index first_of(std::size_t bin);  ///< the smallest length that it counts
+  static Index last_of(std::size_t bin);
+};
+
+struct TokenStatistics {
+  TokenId smallest_id = 0;
+  TokenId largest_id = 0;  ///< at most the largest TokenId: what is read of larger ones
+  LengthHistogram lengths;
+};
+
+/// How many tokens the loss mask of a file counts as targets: all where it has none.
+Index count_targets(const TokenFile& file);
+
+/// Reads the whole file. @param document_end as of read_documents()
+TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> document_end);
+
+}  // namespace espalier

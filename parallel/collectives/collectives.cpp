@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/collectives/collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/region.hpp"
+#include "parallel/collectives/collective_traffic.hpp"
+#include "parallel/collectives/messages.hpp"
+
+namespace espalier {
+namespace {
+
+template <class T>
+constexpr std::size_t bytes_of(Index count) {
+  return static_cast<std::size_t>(count) * sizeof(T);
+}
+
+template <class T>
+FlatTensor<T> part(const FlatTensor<T>& tensor, Index begin, Index count) {
+  return Tensor<T, 1>(tensor.data() + begin, count);
+}
+
+void require_extent(const char* what, std::size_t extent, Index wanted) {
+  ESPALIER_ASSERT(static_cast<Index>(extent) == wanted,
+                  fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
+}
+
+/// As many bytes from each rank, one after another, `stride` bytes apart.
+std::vector<ByteRange> equal_ranges(int size, std::size_t bytes, std::size_t stride) {
+  std::vector<ByteRange> ranges;
+  for (int rank = 0; rank < size; ++rank)
+    ranges.push_back({static_cast<std::size_t>(rank) * stride, bytes});
+  return ranges;
+}
+
+/// For tensors, behind the work on `exec` where a device link carries them.
+MessageSet tensor_messages(const Communicator& communicator, const ExecSpace& exec) {
+  return {communicator, communicator.device_link(), exec};
+}
+
+/// What messages touch of a tensor. The library goes on behind a deadline, and nothing keeps the caller's memory, or
+/// the scratch, until it has ended: it gets a twin, which the messages keep.
+template <class T>
+MpiBuffer<T> buffer_of(const Communicator& communicator, MessageSet& messages, const FlatTensor<T>& tensor) {
+  if (!messages.calls_library())
+    return {communicator, tensor};
+  MpiBuffer<T> twin(MessageAccess::staged, communicator, tensor);
+  messages.keep(twin);
+  return twin;
+}
+
+/// Each rank sends `input` to all others: received holds their data by received_slot().
+template <class T>
+void exchange_all(const Communicator& communicator, MessageSet& messages, T* received, const T* input, Index count,
+                  int tag, const char* what) {
+  const std::size_t bytes = bytes_of<T>(count);
+  messages.start_all_to_all(input, equal_ranges(communicator.size(), bytes, 0), received,
+                            received_ranges(communicator.rank(), communicator.size(), bytes, bytes), tag);
+  messages.wait(what);
+}
+
+template <class T>
+void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const Index count = static_cast<Index>(data.extent(0));
+  const auto received = communicator.scratch<T>(count * (communicator.size() - 1));
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> ours = buffer_of(communicator, messages, data);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
+  ours.load(exec, 0, count);
+  exchange_all(communicator, messages, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
+  theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
+  combine_in_rank_order(exec, data, received, count, communicator.rank(), communicator.size(), op);
+  settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
+}
+
+/// Each rank owns a slice: it gets the others' values of it, adds in rank order, and hands the result to all.
+template <class T>
+void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const int rank = communicator.rank();
+  const int size = communicator.size();
+  const Index count = static_cast<Index>(data.extent(0));
+  const Index slice = (count + size - 1) / size;
+  const auto begin_of = [&](int r) { return std::min(count, r * slice); };
+  const auto size_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
+  std::vector<ByteRange> slices;
+  for (int r = 0; r < size; ++r)
+    slices.push_back({bytes_of<T>(begin_of(r)), bytes_of<T>(size_of(r))});
+  const auto received = communicator.scratch<T>(slice * (size - 1));
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> ours = buffer_of(communicator, messages, data);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
+
+  ours.load(exec, 0, count);
+  messages.start_all_to_all(ours.data(), slices, theirs.data(),
+                            received_ranges(rank, size, bytes_of<T>(size_of(rank)), bytes_of<T>(slice)),
+                            tags::all_reduce_scatter);
+  messages.wait("all_reduce (values to add)");
+  theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
+  combine_in_rank_order(exec, part(data, begin_of(rank), size_of(rank)), received, slice, rank, size, op);
+
+  ours.load(exec, begin_of(rank), size_of(rank));
+  messages.start_all_gather(ours.data() + begin_of(rank), ours.data(), slices, tags::all_reduce_gather);
+  messages.wait("all_reduce (sums)");
+  ours.store(exec, 0, count);
+}
+
+/// By the library, or a binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
+void broadcast_bytes(const Communicator& communicator, MessageSet messages, void* data, std::size_t bytes, int root) {
+  if (messages.calls_library()) {
+    messages.start_broadcast(data, bytes, root);
+    return messages.wait("broadcast");
+  }
+  const int size = communicator.size();
+  const int distance = (communicator.rank() - root + size) % size;  // from the root
+  int step = 1;
+  while (step <= distance)
+    step *= 2;
+  if (distance > 0) {
+    messages.receive(data, bytes, (distance - step / 2 + root) % size, tags::broadcast);
+    messages.wait("broadcast");
+  }
+  for (; distance + step < size; step *= 2)
+    messages.send(data, bytes, (distance + step + root) % size, tags::broadcast);
+  messages.wait("broadcast");
+}
+
+}  // namespace
+
+namespace impl {
+
+template <class T>
+void all_reduce(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const Index count = static_cast<Index>(data.extent(0));
+  if (communicator.size() == 1 || count == 0)
+    return;
+  const Region region("espalier::parallel::all_reduce");
+  if (static_cast<Index>(bytes_of<T>(count)) <= small_reduce_bytes)
+    return all_reduce_small(exec, communicator, data, op);
+  const Index piece = reduce_piece_bytes / static_cast<Index>(sizeof(T));
+  for (Index begin = 0; begin < count; begin += piece)
+    all_reduce_piece(exec, communicator, part(data, begin, std::min(piece, count - begin)), op);
+}
+
+template <class T>
+void all_gather(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& output,
+                const FlatTensor<T>& input) {
+  const int rank = communicator.rank();
+  const Index count = static_cast<Index>(input.extent(0));
+  require_extent("all_gather: output", output.extent(0), count * communicator.size());
+  const auto own = part(output, rank * count, count);
+  if (own.data() != input.data())
+    Kokkos::deep_copy(exec, own, input);
+  if (communicator.size() == 1)
+    return;
+  const Region region("espalier::parallel::all_gather");
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> all = buffer_of(communicator, messages, output);
+  all.load(exec, rank * count, count);
+  messages.start_all_gather(all.data() + rank * count, all.data(),
+                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
+                            tags::all_gather);
+  messages.wait("all_gather");
+  all.store(exec, 0, count * communicator.size());
+}
+
+template <class T>
+void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& output,
+                    const FlatTensor<T>& input) {
+  const int rank = communicator.rank();
+  const int size = communicator.size();
+  const Index count = static_cast<Index>(output.extent(0));
+  require_extent("reduce_scatter: input", input.extent(0), count * size);
+  const auto own = part(input, rank * count, count);
+  if (own.data() != output.data())
+    Kokkos::deep_copy(exec, output, own);
+  if (size == 1 || count == 0)
+    return;
+  const Region region("espalier::parallel::reduce_scatter");
+  const Index piece = std::clamp<Index>(reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size, 1, count);
+  const auto received = communicator.scratch<T>(piece * (size - 1));
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> all = buffer_of(communicator, messages, input);
+  const MpiBuffer<T> theirs = buffer_of(communicator, messages, received);
+  all.load(exec, 0, count * size);
+  for (Index begin = 0; begin < count; begin += piece) {
+    const Index n = std::min(piece, count - begin);
+    messages.start_all_to_all(all.data() + begin, equal_ranges(size, bytes_of<T>(n), bytes_of<T>(count)), theirs.data(),
+                              received_ranges(rank, size, bytes_of<T>(n), bytes_of<T>(n)), tags::reduce_scatter);
+    messages.wait("reduce_scatter");
+    theirs.store(exec, 0, n * (size - 1));
+    combine_in_rank_order(exec, part(output, begin, n), received, n, rank, size, ReduceOp::sum);
+    settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
+  }
+}
+
+template <class T>
+void broadcast(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, int root) {
+  if (communicator.size() == 1)
+    return;
+  const Region region("espalier::parallel::broadcast");
+  const Index count = static_cast<Index>(data.extent(0));
+  MessageSet messages = tensor_messages(communicator, exec);
+  const MpiBuffer<T> buffer = buffer_of(communicator, messages, data);
+  buffer.load(exec, 0, count);
+  broadcast_bytes(communicator, std::move(messages), buffer.data(), bytes_of<T>(count), root);
+  buffer.store(exec, 0, count);
+}
+
+}  // namespace impl
+
+void barrier(const Communicator& communicator) {
+  if (communicator.size() == 1)
+    return;
+  MessageSet messages(communicator);
+  if (messages.calls_library()) {
+    messages.start_barrier();
+    return messages.wait("barrier");
+  }
+  const char here = 0;
+  std::vector<char> others(static_cast<std::size_t>(communicator.size() - 1));
+  exchange_all(communicator, messages, others.data(), &here, 1, tags::barrier, "barrier");
+}
+
+template <class T>
+void all_reduce(const Communicator& communicator, std::span<T> data, ReduceOp op) {
+  if (communicator.size() == 1)
+    return;
+  std::vector<T> all(data.size() * static_cast<std::size_t>(communicator.size()));
+  all_gather(communicator, std::span<T>(all), std::span<const T>(data));
+  std::copy_n(all.begin(), data.size(), data.begin());
+  for (std::size_t i = data.size(); i < all.size(); ++i) {  // rank after rank
+    T& value = data[i % data.size()];
+    if (op == ReduceOp::sum)
+      value += all[i];
+    else if (value == value && ((op == ReduceOp::max) == (all[i] > value) || all[i] != all[i]))
+      value = all[i];
+  }
+}
+
+template <class T>
+void all_gather(const Communicator& communicator, std::span<T> output, std::span<const T> input) {
+  const auto count = static_cast<Index>(input.size());
+  const int rank = communicator.rank();
+  require_extent("all_gather: output", output.size(), count * communicator.size());
+  MessageSet messages(communicator);
+  // Memory of the caller, which may go while the library still writes: so into memory that can stay.
+  const auto all = std::make_shared<std::vector<T>>(output.size());
+  messages.keep(all);
+  std::copy(input.begin(), input.end(), all->begin() + rank * count);
+  messages.start_all_gather(all->data() + rank * count, all->data(),
+                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
+                            tags::all_gather);
+  messages.wait("all_gather");
+  std::copy(all->begin(), all->end(), output.begin());
+}
+
+template <class T>
+void broadcast(const Communicator& communicator, std::span<T> data, int root) {
+  MessageSet messages(communicator);
+  const auto kept = std::make_shared<std::vector<T>>(data.begin(), data.end());
+  messages.keep(kept);
+  broadcast_bytes(communicator, std::move(messages), kept->data(), data.size_bytes(), root);
+  std::copy(kept->begin(), kept->end(), data.begin());
+}
+
+#define ESPALIER_INSTANTIATE_MOVES(T)                                                                                \
+  template void impl::all_gather(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&); \
+  template void impl::broadcast(const ExecSpace&, const Communicator&, const FlatTensor<T>&, int);                   \
+  template void all_gather(const Communicator&, std::span<T>, std::span<const T>);                                   \
+  template void broadcast(const Communicator&, std::span<T>, int)
+#define ESPALIER_INSTANTIATE_SUMS(T)                                                                     \
+  template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp); \
+  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&)
+#define ESPALIER_INSTANTIATE_SPAN_SUMS(T) template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
+
+ESPALIER_INSTANTIATE_MOVES(float);
+ESPALIER_INSTANTIATE_MOVES(double);
+ESPALIER_INSTANTIATE_MOVES(std::int32_t);
+ESPALIER_INSTANTIATE_MOVES(std::int64_t);
+ESPALIER_INSTANTIATE_MOVES(bfloat16);
+ESPALIER_INSTANTIATE_MOVES(float16);
+ESPALIER_INSTANTIATE_MOVES(unsigned char);
+ESPALIER_INSTANTIATE_MOVES(char);
+ESPALIER_INSTANTIATE_SUMS(float);
+ESPALIER_INSTANTIATE_SUMS(double);
+ESPALIER_INSTANTIATE_SUMS(bfloat16);
+ESPALIER_INSTANTIATE_SUMS(float16);
+ESPALIER_INSTANTIATE_SUMS(std::int32_t);
+ESPALIER_INSTANTIATE_SUMS(std::int64_t);
+ESPALIER_INSTANTIATE_SPAN_SUMS(float);
+ESPALIER_INSTANTIATE_SPAN_SUMS(double);
+ESPALIER_INSTANTIATE_SPAN_SUMS(std::int32_t);
+ESPALIER_INSTANTIATE_SPAN_SUMS(std::int64_t);
+
+}  // namespace espalier

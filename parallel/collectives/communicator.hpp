@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "parallel/collectives/communication_context.hpp"
+
+namespace espalier {
+
+/// Bytes handed to MPI by this rank through one communicator; stamps (see MessageSet) are not counted.
+struct Traffic {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+};
+
+/// One direction of messages of one kind between two ranks: in a stream of its own nothing is in its way.
+struct DeviceEdge {
+  std::unique_ptr<DeviceLink> link;
+  ExecSpace stream;
+};
+
+namespace impl {
+/// The part of a Communicator that outlives it as long as messages are under way.
+struct CommunicatorState {
+  MPI_Comm handle = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  std::string name;
+  std::vector<int> world_ranks;  // by rank
+  std::shared_ptr<CommunicationContext> context;
+  Traffic traffic;
+  std::uint32_t id = 0;               // the same on its ranks; another of another communicator with ranks of ours
+  std::uint64_t num_collectives = 0;  // begun by the MPI library
+  std::vector<std::uint64_t> begun;   // of them, by rank, as far as a roll call has told
+  Tensor<unsigned char, 1> scratch;
+  std::unique_ptr<DeviceLink> device_link;
+  std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
+  bool edges_rest = false;
+
+  CommunicatorState() = default;
+  CommunicatorState(const CommunicatorState&) = delete;
+  CommunicatorState& operator=(const CommunicatorState&) = delete;
+  ~CommunicatorState();
+};
+}  // namespace impl
+
+/// Owns a duplicated or split MPI communicator, so that our messages never meet anybody else's. Passed explicitly;
+/// there is no global one. Move-only.
+class Communicator {
+ public:
+  /// Duplicates `parent` (collective).
+  Communicator(MPI_Comm parent, std::string name, std::shared_ptr<CommunicationContext> context);
+  Communicator(Communicator&&) = default;
+  Communicator& operator=(Communicator&&) = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return state_->rank; }
+  int size() const { return state_->size; }
+  const std::string& name() const { return state_->name; }
+  int world_rank(int rank) const { return state_->world_ranks[static_cast<std::size_t>(rank)]; }
+
+  /// The communicator of all ranks that give the same `color` (not negative), ordered by `key`; collective.
+  Communicator split(int color, int key, std::string name) const;
+
+  /// Same ranks, separate messages; collective.
+  Communicator duplicate(std::string name) const;
+
+  /// From now on tensors go between these ranks behind the kernels of a stream, where the job has device links (NCCL);
+  /// elsewhere nothing changes. Collective.
+  void open_device_link() const;
+
+  /// The same for messages with `tag` from each rank to the one `step` further on: around the ring, or along the line.
+  /// Collective.
+  void open_device_edges(int tag, int step, bool is_ring) const;
+
+  /// While they rest MPI carries the messages. Collective, between messages.
+  void rest_device_edges(bool rest) const { state_->edges_rest = rest; }
+
+  /// nullptr: MPI carries them.
+  DeviceLink* device_link() const { return state_->device_link.get(); }
+  DeviceEdge* device_edge(int tag, int sender, int receiver) const;
+
+  const Traffic& traffic() const { return state_->traffic; }
+
+  /// Settings of the whole job, not of this communicator alone.
+  const CommunicationContext& context() const { return *state_->context; }
+  void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
+  void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
+
+  /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
+  /// memory of our own.
+  void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }
+  /// Whom to tell what this rank does; among them:
+  StepObservers& observers() const { return state_->context->observers; }
+  PositionWriter& position() const { return state_->context->position; }
+  Timeline& timeline() const { return state_->context->timeline; }
+  const JobClock& clock() const { return state_->context->clock; }
+
+  /// For tests: larger groups leave collectives to the MPI library. All ranks alike, between messages.
+  void set_most_direct_ranks(int ranks) const { state_->context->most_direct_ranks = ranks; }
+
+  /// For tests: messages longer than this go in pieces.
+  void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }
+
+  /// Device memory for messages that have no home of their own, kept and grown; valid until the next call.
+  template <class T>
+  Tensor<T, 1> scratch(Index count) const {
+    return Tensor<T, 1>(reinterpret_cast<T*>(scratch_bytes(count * static_cast<Index>(sizeof(T)))), count);
+  }
+
+  MPI_Comm handle() const { return state_->handle; }
+  const std::shared_ptr<impl::CommunicatorState>& state() const { return state_; }
+
+ private:
+  explicit Communicator(std::shared_ptr<impl::CommunicatorState> state) : state_(std::move(state)) {}
+  unsigned char* scratch_bytes(Index bytes) const;
+
+  std::shared_ptr<impl::CommunicatorState> state_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/collectives/transport.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>  // Open MPI's extensions; MPICH has them in mpi.h
+#endif
+
+#include "core/error.hpp"
+
+namespace espalier {
+namespace {
+
+[[noreturn]] void refuse(std::string_view word, std::string what, std::string wanted, std::string todo) {
+  throw Error(ExitCode::usage, {.what = std::move(what),
+                                .where = "--transport, or ESPALIER_TRANSPORT",
+                                .got = fmt::format("\"{}\"", word),
+                                .wanted = std::move(wanted),
+                                .todo = std::move(todo)});
+}
+
+}  // namespace
+
+const char* to_string(Transport transport) {
+  switch (transport) {
+    case Transport::host_memory: return "mpi";
+    case Transport::mpi_staged: return "mpi-staged";
+    case Transport::mpi_gpu_aware: return "mpi-gpu-aware";
+    case Transport::nccl: return "nccl";
+  }
+  return "unknown";
+}
+
+Transport choose_transport(std::string_view word, const TransportFacts& facts) {
+  const bool automatic = word.empty() || word == "auto";
+  if (!automatic && word != "nccl" && word != "mpi-staged" && word != "mpi-gpu-aware")
+    refuse(word, "unknown transport", "auto, nccl, mpi-staged or mpi-gpu-aware", "leave it unset for auto");
+  if (facts.device_is_host) {
+    if (!automatic)
+      refuse(word, "this Espalier computes in host memory: there is no choice of transport", "auto, or nothing",
+             "leave it unset");
+    return Transport::host_memory;
+  }
+  if (word == "mpi-staged")
+    return Transport::mpi_staged;
+  if (word == "mpi-gpu-aware") {
+    if (!facts.mpi_is_gpu_aware)
+      refuse(word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
+             "use mpi-staged or nccl; some libraries want a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
+             "MPICH_GPU_SUPPORT_ENABLED=1)");
+    return Transport::mpi_gpu_aware;
+  }
+  const bool possible = facts.has_nccl && facts.ranks_per_device == 1;
+  if (automatic)
+    return possible ? Transport::nccl : Transport::mpi_staged;
+  if (!facts.has_nccl)
+    refuse(word, "this Espalier was built without NCCL", "auto, mpi-staged or mpi-gpu-aware",
+           "build it where nccl.h and libnccl are found, see docs/gpus.md");
+  if (!possible)
+    refuse(word, fmt::format("NCCL takes one rank per GPU, and {} ranks share one", facts.ranks_per_device),
+           "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank per GPU");
+  return Transport::nccl;
+}
+
+bool mpi_says_gpu_aware() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000000)
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/flat_storage.hpp"
+#include "parallel/collectives/mpi_buffer.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
+
+namespace espalier {
+
+/// The gradients of a rank, and what messages touch in their place.
+template <class S>
+struct GradientArrays {
+  FlatStorage<S> storage;
+  MpiBuffer<S> held;     ///< of storage.values()
+  MpiBuffer<S> buffers;  ///< of storage.buffers()
+
+  GradientArrays() = default;
+  GradientArrays(const Communicator& communicator, const FlatStorage<S>& gradients)
+      : storage(gradients), held(communicator, gradients.values()) {
+    if (gradients.num_buffers() > 0)
+      buffers = MpiBuffer<S>(communicator, gradients.buffers());
+  }
+};
+
+/// The gradients of a bucket as they travel: themselves, or copies in a 16-bit wire type, in a buffer of this object.
+/// Sums of 16-bit values are formed in fp32 and rounded once more, with ZeRO and without alike.
+template <class S>
+class WireValues {
+ public:
+  /// Of `largest` elements is the largest bucket, which goes through `communicator`.
+  /// @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
+  WireValues(const Communicator& communicator, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+             const std::string& name, Index largest);
+
+  static Index element_bytes(std::optional<ScalarType> wire) {
+    return static_cast<Index>(wire ? size_of(*wire) : sizeof(S));
+  }
+
+  /// The first element of the bucket, where MPI reads and writes.
+  unsigned char* data(const Bucket& bucket) const {
+    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(mpi(bucket).data() + place(bucket));
+  }
+
+  /// Makes the gradients of `range` ready to leave.
+  void pack(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  /// Our slice becomes the sum over all ranks: ours in here, the others' in `received`, one slice after another by
+  /// rank.
+  void add(const ExecSpace& exec, const Bucket& bucket, const Tensor<unsigned char, 1>& received, int rank,
+           int size) const;
+  /// Makes the sums of `range` ready to leave.
+  void load(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  /// What add() made of `range`, into the gradients.
+  void settle(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  /// What has come for the whole bucket, into the gradients.
+  void store(const ExecSpace& exec, const Bucket& bucket) const;
+  /// What add() made of `range` of a unit's bucket becomes that of the shard, or is added to it.
+  void accumulate(const ExecSpace& exec, const Bucket& bucket, IndexRange range, bool is_first) const;
+
+ private:
+  // The bucket lies in the buffer of its unit, or where all is held.
+  const MpiBuffer<S>& mpi(const Bucket& bucket) const { return bucket.unit < 0 ? gradients_.held : gradients_.buffers; }
+  Index place(const Bucket& bucket) const {
+    return bucket.unit < 0 ? gradients_.storage.place(bucket.offset) : gradients_.storage.buffer_place(bucket.offset);
+  }
+  FlatTensor<S> part(const Bucket& bucket, IndexRange range) const {
+    const Tensor<S, 1>& array = bucket.unit < 0 ? gradients_.storage.values() : gradients_.storage.buffers();
+    return FlatTensor<S>(array.data() + place(bucket) + range.begin - bucket.offset, range.size());
+  }
+
+  GradientArrays<S> gradients_;
+  std::optional<ScalarType> wire_;
+  Tensor<unsigned char, 1> values_;
+  MpiBuffer<unsigned char> values_mpi_;
+};
+
+}  // namespace espalier

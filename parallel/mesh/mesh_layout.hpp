@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/axis.hpp"
+#include "parallel/mesh/reduction_groups.hpp"
+
+namespace espalier {
+
+/// The trained axes in the order of the ranks, fastest first. cp and ep follow tp.
+using AxisOrder = std::array<Axis, trained_axes.size()>;
+inline constexpr AxisOrder data_first_order{Axis::tp, Axis::dp, Axis::pp};
+inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  ///< neighbouring stages side by side
+
+/// "tp,dp,pp". @throws Error (ExitCode::usage) unless each axis is named once.
+AxisOrder axis_order_from(std::string_view text);
+std::string to_string(const AxisOrder& order);
+
+/// One number an axis: degrees, or the coordinates of a rank.
+class PerAxis {
+ public:
+  constexpr PerAxis() : PerAxis(1) {}
+  static constexpr PerAxis degrees(int tp, int dp, int pp) { return PerAxis(1).with_trained(tp, dp, pp); }
+  static constexpr PerAxis coordinates(int tp, int dp, int pp) { return PerAxis(0).with_trained(tp, dp, pp); }
+  constexpr PerAxis with(Axis axis, int value) const {
+    PerAxis other = *this;
+    other[axis] = value;
+    return other;
+  }
+
+  constexpr int& operator[](Axis axis) { return values_[static_cast<std::size_t>(axis)]; }
+  constexpr int operator[](Axis axis) const { return values_[static_cast<std::size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+
+ private:
+  constexpr explicit PerAxis(int value) : values_{value, value, value, value, value} {}
+  constexpr PerAxis with_trained(int tp, int dp, int pp) const {
+    return with(Axis::tp, tp).with(Axis::dp, dp).with(Axis::pp, pp);
+  }
+  std::array<int, num_axes> values_;
+};
+
+/// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
+/// With the default order: rank = tp + tp_size * (cp + cp_size * (ep + ep_size * (dp + dp_size * pp))).
+struct MeshLayout {
+  PerAxis degrees;
+  AxisOrder order = data_first_order;
+  /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
+  int kv_copies = 1;
+  /// Consecutive replicas that share the shards of one copy of what ZeRO shards; 0: all replicas.
+  int shard_replicas = 0;
+  /// Sums over many replicas run in two levels: groups of so many consecutive replicas sum first, then those that hold
+  /// the same slice in all groups. 0: one level. Not used with shard_replicas.
+  int first_replicas = 0;
+
+  int size() const;
+  int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
+  bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
+  /// Consecutive replicas of the first level of a sum.
+  int replicas_of_first_level() const {
+    return !has_copies() && first_replicas > 0 ? first_replicas : replicas_of_a_copy();
+  }
+  bool has_two_levels() const { return replicas_of_first_level() < degrees[Axis::dp]; }
+  int degree(Axis axis) const { return degrees[axis]; }
+  /// All axes, fastest first.
+  std::array<Axis, num_axes> rank_order() const;
+  PerAxis coordinates(int rank) const;
+  int rank_at(const PerAxis& coordinates) const;
+  int first_rank_of_stage(int stage) const { return rank_at(PerAxis::coordinates(0, 0, stage)); }
+
+  /// The ranks that differ from `rank` along `axis` only, itself included, ordered along the axis.
+  std::vector<int> group(int rank, Axis axis) const;
+
+  /// Number of that group among those of the same axis: equal for all its members, unlike any other's.
+  int group_index(int rank, Axis axis) const;
+
+  /// The ranks over which the gradients of a group are summed with those of `rank`, in the order of the sum: tp runs
+  /// fastest, then cp, ep, dp and pp, whatever the order of the ranks. Stages between the first and the last hold no
+  /// tied parameters: there a tied group stays within the stage.
+  std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
+
+  /// Of them those of our first level, and (tied: of both ends) those of the second, which hold our slice in all groups
+  /// of the first. With one level: all of them, and `rank` alone.
+  std::vector<int> first_level_ranks(int rank, const GroupKey& key) const;
+  std::vector<int> second_level_ranks(int rank, const GroupKey& key) const;
+
+  /// The rank of `rank` among them, without listing them: there may be thousands.
+  GroupRank group_rank(int rank, const GroupKey& key) const;
+
+  /// reduction_groups, that of the heads of K and V where some tp ranks hold the same, and that of experts where they
+  /// are cut over ep.
+  std::vector<GroupKey> groups() const;
+
+  /// group_rank() of all groups().
+  GroupRanks group_ranks(int rank) const;
+
+  /// "tensor 2 x data 4 x pipeline 1"; context and expert ranks only where there are several.
+  std::string text() const;
+};
+
+/// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
+int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
+
+/// MeshLayout::first_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
+/// replicas is prime. Else the replicas of a node, if it has several, or the divisor that makes both levels most alike.
+/// (An all_to_all sends another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
+int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
+inline constexpr int default_most_summed_at_once = 64;
+
+/// The layout of a world; data = 0 takes what is left.
+/// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
+MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);
+
+/// @throws Error (ExitCode::usage): the problem, all factors and the nearest layouts that fit.
+[[noreturn]] void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem);
+
+/// All layouts of `world_size` ranks, those nearest to the wanted degrees first.
+std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted);
+
+}  // namespace espalier

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/reduction/reduction_plan.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index cache_line_elements = 16;
+
+/// Where the flat arrays may be cut.
+class Rows {
+ public:
+  Rows(const std::vector<Parameter>& parameters, Index flat_end) : parameters_(parameters), flat_end_(flat_end) {}
+
+  Index at_or_before(Index position) const {
+    if (parameters_.empty() || position >= flat_end_)
+      return std::min(position, flat_end_);
+    const Parameter& parameter = parameters_[find(position)];
+    return parameter.offset + row_index(parameter, position) * row_size(parameter);
+  }
+
+  Index at_or_after(Index position) const {
+    const Index before = at_or_before(position);
+    if (before == position || parameters_.empty())
+      return position;
+    const std::size_t i = find(position);
+    const Parameter& parameter = parameters_[i];
+    if (row_index(parameter, position) + 1 < parameter.size / row_size(parameter))
+      return before + row_size(parameter);
+    return i + 1 < parameters_.size() ? parameters_[i + 1].offset : flat_end_;
+  }
+
+  Index nearest(Index position) const {
+    const Index before = at_or_before(position);
+    const Index after = at_or_after(position);
+    return after - position < position - before ? after : before;
+  }
+
+ private:
+  static Index row_size(const Parameter& parameter) {
+    return parameter.local_shape.size() < 2 ? 1 : std::max<Index>(1, parameter.local_shape.back());
+  }
+  // Of the row that holds `position`; the padding belongs to the last.
+  static Index row_index(const Parameter& parameter, Index position) {
+    return std::min(position - parameter.offset, parameter.size - 1) / row_size(parameter);
+  }
+  // The last parameter that starts at or before `position`.
+  std::size_t find(Index position) const {
+    const auto contains = [&](std::size_t i) {
+      return parameters_[i].offset <= position && (i + 1 == parameters_.size() || position < parameters_[i + 1].offset);
+    };
+    if (contains(last_))
+      return last_;
+    const auto next =
+        std::upper_bound(parameters_.begin(), parameters_.end(), position,
+                         [](Index value, const Parameter& parameter) { return value < parameter.offset; });
+    ESPALIER_ASSERT(next != parameters_.begin(), "espalier::plan_reduction: parameters must cover the flat arrays");
+    last_ = static_cast<std::size_t>(next - parameters_.begin()) - 1;
+    return last_;
+  }
+
+  const std::vector<Parameter>& parameters_;
+  Index flat_end_;
+  mutable std::size_t last_ = 0;  // found: cuts come in order
+};
+
+std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const Rows& rows) {
+  std::vector<Index> bounds{bucket.offset};
+  for (Index part = 1; part < parts; ++part) {
+    const Index target = bucket.size / parts * part + bucket.size % parts * part / parts;
+    bounds.push_back(rows.nearest(bucket.offset + target / cache_line_elements * cache_line_elements));
+  }
+  bounds.push_back(bucket.offset + bucket.size);
+  return bounds;
+}
+
+// The slice of a rank of the first level as a bucket of the second.
+Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const Rows& rows) {
+  const IndexRange slice = bucket.slice(rank);
+  Bucket second{.offset = slice.begin,
+                .size = slice.size(),
+                .group = bucket.group,
+                .unit = ours.has_copies ? -1 : bucket.unit,
+                .bounds = {}};
+  second.bounds = cut_into_slices(second, ours.second_size, rows);
+  return second;
+}
+
+// Slice by slice of the first level the slices of the second.
+Bucket cut_among_all(const Bucket& bucket, const GroupRank& ours, const Rows& rows) {
+  Bucket all = bucket;
+  all.bounds = {bucket.offset};
+  for (int rank = 0; rank < ours.size; ++rank) {
+    const Bucket second = cut_again(bucket, rank, ours, rows);
+    all.bounds.insert(all.bounds.end(), second.bounds.begin() + 1, second.bounds.end());
+  }
+  return all;
+}
+
+void append(std::vector<IndexRange>& ranges, IndexRange range) {
+  if (range.size() == 0)
+    return;
+  if (!ranges.empty() && ranges.back().end == range.begin)
+    ranges.back().end = range.end;
+  else
+    ranges.push_back(range);
+}
+
+Index end_of(const std::vector<Segment>& segments, std::size_t s) {
+  // The gap to the next segment is padding, zero everywhere: it goes with this one, so that buckets can join.
+  return s + 1 < segments.size() ? segments[s + 1].offset : segments[s].offset + segments[s].size;
+}
+
+const GroupRank& rank_in(const GroupRanks& ranks, const GroupKey& key) {
+  const auto found = ranks.find(key);
+  ESPALIER_ASSERT(found != ranks.end(),
+                  "espalier::plan_reduction: no group " + to_string(key) + " in reduction_groups");
+  return found->second;
+}
+
+bool is_layer(const Segment& segment, const ReducerOptions& options) {
+  const auto chunk = static_cast<std::size_t>(segment.chunk);
+  return options.zero_stage >= 2 && chunk < options.layers_of_chunk.size() && segment.block >= 1 &&
+         segment.block <= options.layers_of_chunk[chunk];
+}
+
+bool same_block(const Segment& a, const Segment& b) { return a.chunk == b.chunk && a.block == b.block; }
+
+// The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
+std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
+                                        const ReducerOptions& options, Index element_bytes) {
+  std::map<GroupKey, Index> limits;
+  std::size_t units = 0;  // begun
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const bool in_unit = is_layer(segments[s], options);
+    if (in_unit && (s == 0 || !same_block(segments[s - 1], segments[s])))
+      ++units;
+    limits[rank_in(ranks, segments[s].group).joins] += segments[s].size * (in_unit ? options.times_of(units - 1) : 1);
+  }
+  const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
+  const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
+  for (auto& [group, limit] : limits)
+    limit = std::clamp(limit / std::max(1, options.buckets), least, most);
+  return limits;
+}
+
+std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const ReducerOptions& options) {
+  std::vector<IndexRange> units;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    if (!is_layer(segments[s], options))
+      continue;
+    if (s == 0 || !same_block(segments[s - 1], segments[s]))
+      units.push_back({segments[s].offset, segments[s].offset});
+    units.back().end = end_of(segments, s);
+  }
+  return units;
+}
+
+}  // namespace
+
+std::vector<ByteRange> Bucket::byte_slices(Index element_bytes) const {
+  std::vector<ByteRange> slices;
+  for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank)
+    slices.push_back({static_cast<std::size_t>((bounds[rank] - offset) * element_bytes),
+                      static_cast<std::size_t>((bounds[rank + 1] - bounds[rank]) * element_bytes)});
+  return slices;
+}
+
+ReducerOptions for_ranks(ReducerOptions options, int ranks) {
+  constexpr Index slice_bytes = Index{256} << 10;
+  constexpr Index most_bytes = Index{128} << 20;
+  const Index in_flight = options.buckets_in_flight * options.bucket_bytes;
+  const Index wanted = std::min(ranks * slice_bytes, most_bytes);
+  options.smallest_bucket_bytes = std::max(options.smallest_bucket_bytes, wanted);
+  options.bucket_bytes = std::max(options.bucket_bytes, wanted);
+  options.buckets_in_flight = static_cast<int>(std::max<Index>(2, in_flight / options.bucket_bytes));
+  return options;
+}
+
+FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
+  return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
+}
+
+ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                             const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
+  ReductionPlan plan;
+  if (segments.empty())
+    return plan;
+  const Index flat_end = end_of(segments, segments.size() - 1);
+  const std::map<GroupKey, Index> limits = bucket_limits(segments, ranks, options, element_bytes);
+  const Rows rows(parameters, flat_end);
+  plan.units = layer_units(segments, options);
+  int unit = static_cast<int>(plan.units.size());  // of the segment, or behind it
+  std::vector<IndexRange> alone;                   // from the end
+  for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
+    const Segment& segment = segments[static_cast<std::size_t>(s)];
+    const GroupKey group = rank_in(ranks, segment.group).joins;
+    const Index limit = limits.at(group);
+    Index end = end_of(segments, static_cast<std::size_t>(s));
+    if (unit > 0 && plan.units[static_cast<std::size_t>(unit) - 1].end == end)
+      --unit;
+    const int own_unit = is_layer(segment, options) ? unit : -1;
+    if (ranks.at(group).size == 1) {
+      alone.push_back({segment.offset, end});
+      continue;
+    }
+    while (end > segment.offset) {
+      const auto begin_with = [&](Index room) { return rows.at_or_after(std::max(segment.offset, end - room)); };
+      bool joins = !plan.buckets.empty() && plan.buckets.back().offset == end && plan.buckets.back().group == group &&
+                   plan.buckets.back().size < limit && plan.buckets.back().unit == own_unit;
+      Index begin = joins ? begin_with(limit - plan.buckets.back().size) : end;
+      joins = joins && begin < end;
+      if (!joins) {
+        plan.buckets.push_back(
+            {.offset = end, .first_segment = s, .last_segment = s, .group = group, .unit = own_unit, .bounds = {}});
+        begin = begin_with(limit);
+        if (begin >= end)
+          begin = rows.at_or_before(end - 1);  // one row is more than a bucket
+      }
+      Bucket& bucket = plan.buckets.back();
+      bucket.offset = begin;
+      bucket.size += end - begin;
+      bucket.first_segment = s;
+      end = begin;
+    }
+  }
+  for (Bucket& bucket : plan.buckets)
+    bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
+  for (const Bucket& bucket : plan.buckets)
+    if (const GroupRank& ours = ranks.at(bucket.group); ours.second_size > 1) {
+      plan.has_copies = ours.has_copies;
+      plan.second.push_back(cut_again(bucket, ours.rank, ours, rows));
+    }
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.unit >= 0)
+      plan.gathered.push_back(plan.has_two_levels() ? cut_among_all(bucket, ranks.at(bucket.group), rows) : bucket);
+
+  if (options.zero_stage == 0) {
+    plan.owned = {{0, flat_end}};
+    return plan;
+  }
+  std::vector<IndexRange> all(alone);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const GroupRank& ours = ranks.at(plan.buckets[b].group);
+    all.push_back(plan.has_two_levels() ? plan.second[b].slice(ours.second_rank) : plan.buckets[b].slice(ours.rank));
+  }
+  std::sort(all.begin(), all.end(), [](const IndexRange& a, const IndexRange& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  for (const IndexRange& range : all)
+    append(plan.owned, range);
+  return plan;
+}
+
+TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses,
+                                 int most_direct_ranks) {
+  const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
+  TrafficByGroup traffic;
+  for (const auto& [key, ours] : ranks)
+    traffic[key] = {};
+  // Of one all_to_all of a bucket's slices, and of one all_gather.
+  const auto to_all = [&](const Bucket& bucket, int ours, int size) {
+    int receivers = 0;
+    for (int rank = 0; rank < size; ++rank)
+      receivers += rank != ours && bucket.slice(rank).size() > 0 ? 1 : 0;
+    return size <= most_direct_ranks ? receivers : 1;
+  };
+  const auto round_of = [&](const Bucket& bucket, int ours, int size) {
+    return size > most_direct_ranks ? 1 : bucket.slice(ours).size() > 0 ? size - 1 : 0;
+  };
+  const auto count = [](ReductionTraffic& sum, std::uint64_t& bytes, int times, Index elements, Index each,
+                        int messages) {
+    bytes += static_cast<std::uint64_t>(times * elements * each);
+    sum.messages += static_cast<std::uint64_t>(times * messages);
+  };
+  const bool is_sharded = options.zero_stage > 0;
+  std::size_t next_gathered = 0;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
+    const GroupRank& ours = ranks.at(bucket.group);
+    ReductionTraffic& sum = traffic[bucket.group];
+    const int sums = bucket.unit < 0 ? 1 : uses.sums.at(static_cast<std::size_t>(bucket.unit));
+    const Index own = bucket.slice(ours.rank).size();
+    count(sum, sum.reduce_bytes, sums, bucket.size - own, wire_bytes, to_all(bucket, ours.rank, ours.size));
+    const Bucket* const whole = bucket.unit < 0 ? nullptr : &plan.gathered[next_gathered++];
+    if (whole != nullptr && options.zero_stage == 3) {
+      const int size = static_cast<int>(whole->bounds.size()) - 1;
+      const int rank = plan.has_two_levels() ? ours.rank * ours.second_size + ours.second_rank : ours.rank;
+      count(sum, sum.gather_bytes, uses.gathers.at(static_cast<std::size_t>(bucket.unit)),
+            whole->slice(rank).size() * (size - 1), weight_bytes, round_of(*whole, rank, size));
+    } else {
+      count(sum, is_sharded ? sum.gather_bytes : sum.reduce_bytes, 1, own * (ours.size - 1),
+            is_sharded ? weight_bytes : wire_bytes, round_of(bucket, ours.rank, ours.size));
+    }
+    if (plan.second.empty() || plan.second[b].size == 0)
+      continue;
+    const Bucket& second = plan.second[b];
+    const Index slice = second.slice(ours.second_rank).size();
+    const int round = round_of(second, ours.second_rank, ours.second_size);
+    count(sum, sum.second_reduce_bytes, plan.has_copies ? 1 : sums, second.size - slice, wire_bytes,
+          to_all(second, ours.second_rank, ours.second_size));
+    if (plan.has_copies || !is_sharded)
+      count(sum, sum.second_reduce_bytes, 1, slice * (ours.second_size - 1), wire_bytes, round);
+    else if (whole == nullptr || options.zero_stage < 3)
+      count(sum, sum.second_gather_bytes, 1, slice * (ours.second_size - 1), weight_bytes, round);
+  }
+  return traffic;
+}
+
+}  // namespace espalier

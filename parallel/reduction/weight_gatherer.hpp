@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/flat_storage.hpp"
+#include "parallel/collectives/messages.hpp"
+#include "parallel/collectives/mpi_buffer.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
+
+namespace espalier {
+
+/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
+/// (parallel/unit_actions) says it. Without units there is nothing to do. Over many replicas, too, it is one
+/// all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as sums
+/// do.
+template <class T>
+class WeightGatherer {
+ public:
+  /// Collective over all communicators. Kernels that use weights run on `exec`; `plan` is that of the gradients'
+  /// reduction, whose `gathered` says which rank holds what.
+  WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<T>& weights,
+                 const ReductionPlan& plan);
+
+  /// Starts to bring the unit's weights into its buffer; in one order on all ranks of a communicator.
+  void gather(int unit);
+
+  /// Kernels that follow see the weights of the unit. Calls `meanwhile` between polls.
+  /// @throws Error (communication) behind the deadline
+  void use(int unit, const std::function<void()>& meanwhile = {});
+
+  /// No more kernels use them: the buffer may take another unit.
+  void release(int unit);
+
+  bool has_units() const { return !weights_.units().empty(); }
+  std::uint64_t bytes_sent() const;  ///< so far
+
+ private:
+  struct Group {
+    Communicator communicator;
+    GroupKey key;
+    ExecSpace exec;                         // of its messages; on a device a stream beside that of the layers
+    std::vector<std::vector<int>> buckets;  // by unit, of plan_.gathered
+  };
+  struct Buffer {
+    int unit = -1;  // that lies in it, or is on its way
+    bool has_come = false;
+    bool is_in_use = false;
+    double began = 0;
+    std::vector<MessageSet> messages;  // by group
+  };
+
+  Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
+  void finish(int unit, const std::function<void()>& meanwhile);
+  template <class F>
+  void for_each_bucket(int unit, const F& f);
+
+  ExecSpace exec_;
+  FlatStorage<T> weights_;
+  ReductionPlan plan_;
+  std::vector<Group> groups_;
+  std::vector<Buffer> buffers_;
+  MpiBuffer<T> held_;   // of weights_.values()
+  MpiBuffer<T> units_;  // of weights_.buffers()
+};
+
+}  // namespace espalier

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/schedule/pipeline_schedule.hpp"
+
+namespace espalier {
+
+/// What make_schedule begins with: the forwards and backwards of a stage in the order of shape.kind, without messages,
+/// without `reduces`. The five schedules differ in nothing else.
+PipelineSchedule compute_order(const PipelineShape& shape, int stage);
+
+}  // namespace espalier

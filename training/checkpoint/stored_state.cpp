@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/checkpoint/stored_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/config/key_reader.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
+#include "io/tokens/token_loader.hpp"
+#include "models/model_section.hpp"
+#include "training/config/run_config.hpp"
+#include "training/config/stored_config.hpp"
+#include "training/loop/spike_guard.hpp"
+#include "training/step/kept_kernels.hpp"
+#include "training/step/loss_scaler.hpp"
+#include "training/step/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+using nlohmann::json;
+
+// The keys of the config that the rest of the state must agree with.
+struct StoredKeys {
+  Index seed = 0;
+  Index global_batch = 0;
+  Index sequence_length = 0;
+};
+
+StoredKeys keys_of(const std::string& config) {
+  ConfigReader reader(config, "config", {});
+  StoredKeys keys;
+  const bool all = reader.read("run", "seed", keys.seed, {.min = 0}) &&
+                   reader.read("batch", "global_batch_size", keys.global_batch, {1, 1 << 24}) &&
+                   reader.read("batch", "sequence_length", keys.sequence_length, {1, 1 << 24});
+  if (!all || reader.has_problems())
+    throw std::runtime_error(
+        "\"config\": " +
+        (all ? reader.problems().front() : "run.seed, batch.global_batch_size or batch.sequence_length is missing"));
+  return keys;
+}
+
+// Damaged or forged where they disagree: else a model is built that the checkpoint cannot fill.
+void require_model_of_tensors(const std::string& config, const CheckpointReader& checkpoint) {
+  ConfigReader reader(config, "config", {});
+  ModelConfig shape;
+  KeyReader keys(reader);
+  keys.section("model", "");
+  visit_model(shape, keys);
+  Index size = 0;
+  bool all = true;  // the other keys are not in configs of older versions
+  for (const char* const key :
+       {"vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"})
+    all = all && reader.read("model", key, size, {1, Index{1} << 31});
+  if (!all || reader.has_problems())
+    throw std::runtime_error("\"config\": " + (all ? reader.problems().front() : "[model] is not whole"));
+  if (const std::vector<std::string> wrong = problems(shape); !wrong.empty())
+    throw std::runtime_error("\"config\": " + wrong.front());
+  const auto require_shape = [&](const std::string& name, const std::vector<Index>& wanted) {
+    const std::string stored = "weights/" + name;
+    if (!checkpoint.contains(stored) || checkpoint.tensor(stored).global_shape != wanted)
+      throw std::runtime_error(fmt::format(
+          "\"config\" wants {} of ({}), which is {}", name, fmt::join(wanted, ", "),
+          checkpoint.contains(stored) ? fmt::format("({})", fmt::join(checkpoint.tensor(stored).global_shape, ", "))
+                                      : "not there"));
+  };
+  require_shape("embedding.token", {shape.vocab_size, shape.hidden_size});
+  if (shape.positions == Positions::learned)
+    require_shape("embedding.position", {shape.max_sequence_length, shape.hidden_size});
+  require_shape(fmt::format("h.{}.mlp.up.weight", shape.num_layers - 1), {shape.ffn_hidden_size, shape.hidden_size});
+  require_shape(fmt::format("h.{}.attention.key.weight", shape.num_layers - 1), {shape.kv_size(), shape.hidden_size});
+  if (checkpoint.contains(fmt::format("weights/h.{}.mlp.up.weight", shape.num_layers)))
+    throw std::runtime_error(fmt::format("\"config\" has {} layers, and the checkpoint has more", shape.num_layers));
+}
+
+std::vector<IndexRange> passed_over_in(const json& state) {
+  constexpr std::size_t most = 10'000;
+  std::vector<IndexRange> ranges;
+  if (!state.contains("passed_over"))  // older programs passed over nothing
+    return ranges;
+  for (const json& pair : list_field(state, "passed_over", most)) {
+    if (!pair.is_array() || pair.size() != 2)
+      refuse_field("passed_over", pair, "pairs of samples");
+    const Index begin = value_from<Index>(pair[0], "passed_over", steps_range);
+    ranges.push_back({begin, value_from<Index>(pair[1], "passed_over", {begin, steps_range.max})});
+  }
+  std::ranges::sort(ranges, {}, &IndexRange::begin);
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].begin < ranges[i - 1].end)
+      refuse_field("passed_over", state.at("passed_over"), "ranges that share no sample");
+  return ranges;
+}
+
+std::optional<StoredState::NextLoss> next_loss_in(const json& state, Index global_batch) {
+  if (!state.contains("next_loss"))
+    return std::nullopt;
+  const json& stored = object_field(state, "next_loss");
+  StoredState::NextLoss next{.samples = field<Index>(stored, "samples", IntegerRange{1, global_batch}),
+                             .loss = field<double>(stored, "loss"),
+                             .compute = field_or(stored, "compute", std::string())};
+  if (!next.compute.empty() && std::ranges::count(compute_type_names(), next.compute) == 0)
+    refuse_field("compute", stored.at("compute"), "a compute type");
+  return next;
+}
+
+void require_equal(const char* what, Index stated, Index wanted, const std::string& by) {
+  if (stated != wanted)
+    throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}, by {}", what, stated, wanted, by));
+}
+
+StoredState state_from(const json& json, Index step) {
+  StoredState state;
+  const bool is_reference =
+      json.contains("token_files");  // a step of `espalier verify --save`, which no run goes on from
+  state.step = is_reference ? step : field<Index>(json, "step", steps_range);
+  require_equal("step", state.step, step, "the manifest");
+  state.config = field<std::string>(json, "config", LargestFile::config);
+  if (model_section(state.config).empty())
+    throw std::runtime_error("\"config\" has no section [model]");
+  const StoredKeys keys = keys_of(state.config);
+  state.data_position = field<Index>(json, "data_position", steps_range);
+  state.passed_over = passed_over_in(json);
+  state.loss = field<double>(json, "loss");
+  state.seed = field<Index>(json, "seed", IntegerRange{.min = 0});
+  require_equal("seed", state.seed, keys.seed, "its config");
+  state.tokenizer = field_or(json, "tokenizer", std::string());
+  state.matmul = field_or(json, "matmul", std::string());
+  state.next_loss = next_loss_in(json, keys.global_batch);
+  LossScaler scaler;
+  scaler.restore(object_field(json, "loss_scale"));
+  const Index left_out = samples_before(state.passed_over, state.data_position);
+  state.tokens = field_or(json, "tokens", Index{0}, IntegerRange{.min = 0});  // older programs did not count them
+  if (json.contains("tokens"))
+    require_equal("tokens", state.tokens, (state.data_position - left_out) * keys.sequence_length,
+                  "\"data_position\" and its config");
+  // An incident's checkpoint is of the middle of a step, whose samples are taken.
+  const Index steps_taken = (state.data_position - left_out) / keys.global_batch;
+  if (is_reference)
+    return state;
+  if (steps_taken * keys.global_batch + left_out != state.data_position || steps_taken < step || steps_taken > step + 1)
+    require_equal("data_position", state.data_position, step * keys.global_batch + left_out, "\"step\" and its config");
+  SpikeGuard guard({});
+  if (json.contains("spike_guard"))  // older programs wrote none
+    guard.restore(object_field(json, "spike_guard"));
+  if (const Index skipped = scaler.skipped() + guard.skipped(); skipped > steps_taken)
+    throw std::runtime_error(fmt::format("\"skipped\" is {} in all, and {} steps are taken", skipped, steps_taken));
+  if (json.contains("matmul_kernels"))
+    kept_kernels(list_field(json, "matmul_kernels"), "", 0);
+  return state;
+}
+
+}  // namespace
+
+StoredState read_state(const CheckpointReader& checkpoint) {
+  const auto refusal = [&](const std::string& reason) {
+    return Error(ExitCode::checkpoint, {.what = "the state of a checkpoint cannot be used",
+                                        .where = (checkpoint.path() / "manifest.json").string(),
+                                        .got = reason,
+                                        .wanted = "the fields of docs/checkpoint_format.md, each in its range and in "
+                                                  "agreement with the others",
+                                        .todo = "use an older checkpoint; this one was damaged or forged"});
+  };
+  try {
+    StoredState state = state_from(checkpoint.state(), checkpoint.info().step);
+    require_model_of_tensors(state.config, checkpoint);
+    return state;
+  } catch (const Error& error) {  // of the config
+    throw refusal(fmt::format("\"config\": {}", error.report().what));
+  } catch (const std::runtime_error& error) {
+    throw refusal(error.what());
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/parameter_spec.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+
+namespace espalier {
+
+/// What a checkpoint of a training holds beside its tensors: every field of its type and within its range, and in
+/// agreement with the others.
+struct StoredState {
+  struct NextLoss {
+    Index samples = 0;
+    double loss = 0;
+    std::string compute;  ///< the precision that it was computed in; empty: not said, by older programs
+  };
+
+  Index step = 0;
+  Index data_position = 0;              ///< samples consumed
+  std::vector<IndexRange> passed_over;  ///< global samples that the run leaves out
+  Index tokens = 0;
+  double loss = 0;
+  std::optional<NextLoss> next_loss;
+  Index seed = 0;
+  std::string tokenizer;  ///< empty: the token files did not say
+  std::string matmul;     ///< GEMM library; empty: not said
+  std::string config;     ///< TOML, with a section [model]
+};
+
+/// @throws Error (checkpoint) that names the field, its value and what is wanted
+StoredState read_state(const CheckpointReader& checkpoint);
+
+}  // namespace espalier

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/optim/adamw_config.hpp"
+#include "core/optim/learning_rate.hpp"
+#include "io/file.hpp"
+#include "models/layout.hpp"
+#include "models/model_config.hpp"
+#include "models/presets.hpp"
+#include "training/step/loss_scaler.hpp"
+
+namespace espalier {
+
+/// Every knob of a run. Sections and keys are those of the TOML file; docs/config.md is written from the comments that
+/// run_config.cpp gives each key.
+struct RunConfig {
+  struct Model {
+    std::string preset = "byte-1m";
+    ModelConfig shape = model_preset("byte-1m");  ///< of the preset, with what the file overrides
+  } model;
+
+  struct Data {
+    std::vector<std::string> train;
+    std::vector<std::string> validation;
+    std::string tokenizer;  ///< file or directory; empty: training/loop/run_tokenizer.hpp
+    std::string documents = "joined";
+    bool separates_documents() const { return documents == "separate"; }
+    Index document_end = -1;  ///< a token id; -1: none
+    std::vector<double>
+        weights;  ///< of the entries of train, at most one of the two lists; empty: one set of all files
+    std::vector<double> epochs;
+    double validation_fraction = 0;
+    bool validates() const { return !validation.empty() || validation_fraction > 0; }
+    Index check_limit = Index{8} << 30;  ///< bytes
+  } data;
+
+  /// [parallel], the batch sizes and precision.compute as the file has them: data may be 0 (what is left), layers may
+  /// be open; make_run_layout() fills them in. micro_batch that is not in the file: what divides among replicas and
+  /// stages, up to 8.
+  Layout layout = {.data = 0, .micro_batch = 8, .global_batch = 8, .precision = espalier::Precision::fp32};
+  Index ranks_per_node = 0;  ///< of the job, not of a file; 0: not known. See training/config/shard_over.hpp
+  /// Of tests, not of a file: gradients of more replicas are summed in two levels, see first_level_replicas().
+  int most_summed_at_once = default_most_summed_at_once;
+  Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
+
+  struct Precision {
+    std::string residual = "compute";
+    std::string gradient_reduction = "state";
+    LossScaleConfig loss_scale;  ///< fp16 only
+  } precision;
+
+  struct Optimizer {
+    double learning_rate = 3e-4;
+    double minimum_learning_rate = 3e-5;  ///< not in the file: a tenth of the peak
+    std::string schedule = "cosine";
+    Index warmup_steps = 0;
+    Index decay_steps = 0;  ///< 0: run.steps
+    double stable_fraction = 0.8;
+    AdamWConfig adamw;
+    double clip_grad_norm = 1.0;
+  } optimizer;
+
+  struct Checkpoint {
+    Index interval = 0;  ///< steps; 0: only at the end
+    Index keep_last = 2;
+    Index keep_every = 0;  ///< steps; 0: none
+    bool async = false;
+    bool check_loss = true;
+    Index ranks_per_file = 1;
+  } checkpoint;
+
+  struct Stability {
+    std::string on_spike = "continue";
+    Index spike_window = 128;  ///< steps; 0: spikes are not looked for
+    double spike_threshold = 8;
+    Index max_skips = 10;
+    Index max_rollbacks = 3;
+    Index keep_incidents = 4;
+    Index straggler_window = 20;       ///< steps; 0: stragglers are not looked for
+    double straggler_threshold = 0.2;  ///< share by which a rank is slower than its peers
+  } stability;
+
+  struct Run {
+    std::string directory = "runs/default";
+    Index steps = 0;
+    Index tokens = 0;
+    double max_duration = 0;  ///< seconds
+    Index seed = 1;
+    Index log_interval = 1;
+    Index eval_interval = 0;
+    Index eval_samples = 0;
+    Index sample_interval = 0;  ///< steps; 0: no samples of text
+    std::vector<std::string> sample_prompts;
+    Index sample_tokens = 64;
+    double sample_temperature = 0.8;
+    bool metrics_csv = false;
+    bool tensorboard = false;
+    Index device_memory = 0;             ///< bytes
+    double communication_timeout = 600;  ///< seconds
+    std::string matmul = "auto";
+    std::string attention = "auto";
+    bool cuda_graphs = true;
+    std::string cluster;  ///< cluster file or preset that step times are predicted for; empty: a rough guess
+    Index trace_first_step = 2;
+    Index trace_steps = 0;
+  } run;
+
+  /// Another machine to imitate (training/config/emulate_keys.hpp); observers and hooks do it
+  /// (training/rehearsal/step_pace.hpp, training/rehearsal/emulated_network.hpp).
+  struct Emulate {
+    double forward = 0;  ///< seconds of one operation, of the whole chunk
+    double backward_input = 0;
+    double backward_weight = 0;
+    double optimizer = 0;
+    double latency = 0;    ///< seconds a message, within a node
+    double bandwidth = 0;  ///< bytes per second of a rank's link, within a node; 0: unlimited
+    double node_latency = 0;
+    double node_bandwidth = 0;
+    Index ranks_per_node = 0;
+    double message_scale = 1;
+    double tensor_message_scale = 1;    ///< on the tensor axis, beside message_scale
+    double data_message_scale = 1;      ///< in the gradients' reductions, beside message_scale
+    double pipeline_message_scale = 1;  ///< between stages, beside message_scale
+    std::vector<Index> part_percent;
+    std::vector<Index> backward_percent;  ///< the same of backward alone; empty: as part_percent
+    bool per_layer = false;               ///< forward and backward are of one layer, not of a chunk
+    double data = 0;                      ///< seconds of reading the tokens of a step
+    Index planned_microbatches = 0;  ///< that the plan has, of which a rehearsal runs some; changes nothing; 0: none
+    // Faults, to see that they are found:
+    Index slow_rank = -1;  ///< -1: none
+    double slow_factor = 1;
+    std::vector<Index> delayed_link;  ///< two ranks of the world, sender and receiver; empty: none
+    double delay = 0;                 ///< seconds
+    bool operator==(const Emulate&) const = default;
+  } emulate;
+  bool emulates() const { return emulate != Emulate{}; }
+  bool emulates_operations() const { return emulate.forward > 0; }
+
+  Index tokens_per_step() const { return layout.global_batch * sequence_length; }
+  std::string model_name() const;  ///< the preset; "custom" where a key of [model] changes its shape
+  std::string run_name() const;    ///< the last part of run.directory
+  Index total_steps() const;       ///< by steps or tokens, whichever ends first
+  LearningRate learning_rate() const;
+};
+
+/// What run.matmul and run.attention may name: a library of this build, for who computes, or one of any build, for who
+/// only reads or writes what another machine computes with.
+enum class Libraries { present, known };
+
+/// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates
+/// for `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
+/// @param emulate what is to be emulated; a user's config does not say it (training/config/emulate_keys.hpp)
+RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
+                          Libraries libraries = Libraries::present, const RunConfig::Emulate& emulate = {});
+
+/// The same from a text that to_toml() wrote or a program makes, which may have [emulate]; `name` stands for the file
+/// in messages.
+RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
+                           int world_size, Libraries libraries = Libraries::present);
+
+/// The keys that give a config this layout, and no other: "batch.micro_batch_size=1", "parallel.tensor=2", ...
+std::vector<std::string> settings_of(const Layout& layout);
+
+/// All keys of [model] and [rotary] for a model: "model.num_layers=12", ...
+std::vector<std::string> settings_of(const ModelConfig& model);
+
+/// The same without what is as in GPT-2, apart from sizes.
+std::vector<std::string> model_keys(const ModelConfig& model);
+
+/// One sentence for each key that names a library which this build lacks, by the key: {"matmul", "..."}.
+std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);
+
+/// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
+/// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known
+void require_known_keys(const Path& run_directory, const std::string& program);
+
+/// The resolved config as TOML, each key with its comment; parse_run_config() reads it back equal. What is emulated
+/// follows as [emulate].
+std::string to_toml(const RunConfig& config);
+
+/// A key of [model] for dropout: shapes of weights do not depend on it.
+bool is_dropout(const std::string& key);
+
+/// May a resumed run differ from its stored config in this key ("run.steps")?
+bool may_change_on_resume(const std::string& key);
+
+}  // namespace espalier

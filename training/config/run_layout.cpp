@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/config/run_layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "parallel/schedule/schedule_check.hpp"
+#include "training/config/shard_over.hpp"
+#include "training/rehearsal/emulated_network.hpp"
+#include "training/step/with_compute_type.hpp"
+
+namespace espalier {
+
+std::vector<Index> balanced_layers(const RunConfig& config, const std::function<LayerCosts(Recompute)>& costs) {
+  const Layout& layout = config.layout;
+  std::map<Recompute, LayerCosts> by_mode;
+  std::vector<LayerCosts> by_part;
+  for (int part = 0; part < layout.num_parts(); ++part) {
+    const Recompute mode = layout.recompute_of(part % layout.pipeline);
+    if (!by_mode.contains(mode))
+      by_mode[mode] = costs(mode);
+    by_part.push_back(by_mode[mode]);
+  }
+  return balance_layers(config.model.shape.num_layers, by_part);
+}
+
+Layout make_run_layout(const RunConfig& config, int world_size) {
+  Layout layout = config.layout;
+  const MeshLayout mesh = make_layout(world_size, layout.tensor, layout.data, layout.pipeline, layout.order);
+  layout.data = mesh.degree(Axis::dp);
+  layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
+  layout.shard_replicas = shard_replicas(config, mesh);
+  layout.zero_stage = layout.data > 1 && layout.shard_replicas != 1 ? layout.zero_stage : 0;
+  layout.first_replicas = layout.mesh().has_copies() ? 0 : first_replicas(config, mesh);
+  layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
+  const Index num_layers = config.model.shape.num_layers;
+  if (layout.assignment == Assignment::round_robin) {
+    layout.virtual_stages = static_cast<int>(num_layers / layout.pipeline);
+    layout.layers.assign(static_cast<std::size_t>(num_layers), 1);
+  } else if (layout.layers.empty() || layout.pipeline == 1) {
+    layout.layers = balanced_layers(
+        config, [&](Recompute mode) { return layer_flops(config.model.shape, config.sequence_length, mode); });
+  }
+  std::vector<Recompute>& by_stage = layout.recompute_per_stage;
+  if (!by_stage.empty() && std::ranges::count(by_stage, by_stage.front()) == std::ssize(by_stage)) {
+    layout.recompute = by_stage.front();
+    by_stage.clear();
+  }
+  return layout;
+}
+
+ModelWork first_rank_work(const RunConfig& config, const Layout& layout) {
+  return model_work<Fp32>(config.model.shape,
+                          make_block_shape(config.model.shape, layout.tensor, layout.sequence_parallel,
+                                           layout.micro_batch, config.sequence_length));
+}
+
+std::optional<ScalarType> wire_type(const RunConfig& config) {
+  if (config.precision.gradient_reduction == "state")
+    return std::nullopt;
+  return with_compute_type(config.layout.precision, []<class T>() -> std::optional<ScalarType> {
+    return has_masters<T> ? std::optional(scalar_type_of<T>()) : std::nullopt;
+  });
+}
+
+UnitBuffers unit_buffers(const Layout& layout, int stage) {
+  return unit_buffers(layout, layout.chunks().at(static_cast<std::size_t>(stage)));
+}
+
+UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& schedule) {
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
+  return unit_list(schedule, layers_of_chunk(chunks), unit_buffers(layout, chunks));
+}
+
+ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage) {
+  return reducer_options(layout, layout.chunks().at(static_cast<std::size_t>(stage)), wire_type(config),
+                         message_scale(config.emulate, Axis::dp));
+}
+
+std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout) {
+  std::vector<PipelineSchedule> stages = make_schedules(layout.pipeline_shape());
+  if (layout.tensor == 1)
+    return stages;
+  const ModelWork work = first_rank_work(config, layout);
+  const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::map<std::pair<int, OperationKind>, TensorCollectives> counted;  // by chunk and kind
+    for (Operation& operation : stages[stage]) {
+      const auto [entry, is_new] = counted.try_emplace({operation.chunk, operation.kind});
+      if (is_new)
+        entry->second = tensor_collectives(
+            operation_work(work, chunks[stage].at(static_cast<std::size_t>(operation.chunk)), operation.kind));
+      operation.tensor = entry->second;
+    }
+  }
+  return stages;
+}
+
+void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages) {
+  const MeshLayout mesh = layout.mesh();
+  std::vector<const PipelineSchedule*> ranks;
+  for (int rank = 0; rank < mesh.size(); ++rank)
+    ranks.push_back(&stages[static_cast<std::size_t>(mesh.coordinates(rank)[Axis::pp])]);
+  std::vector<std::string> problems = check_schedules(ranks, mesh, layout.pipeline_shape());
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const PipelineSchedule& schedule = stages[static_cast<std::size_t>(stage)];
+    const UnitList units = unit_list(layout, stage, schedule);
+    const std::string problem =
+        check_unit_actions(units.actions, unit_passes(schedule, units.layers_of_chunk), units.buffers);
+    if (!problem.empty())
+      problems.push_back(fmt::format("stage {}: {}", stage, problem));
+  }
+  ESPALIER_ASSERT(problems.empty(), fmt::format("the schedule is not sound: {}", fmt::join(problems, "; ")));
+}
+
+}  // namespace espalier

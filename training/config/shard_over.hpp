@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/collectives/communicator.hpp"
+#include "training/config/run_config.hpp"
+
+// Hybrid sharding, parallel.shard_over = "node": the replicas of a node share one copy of what ZeRO shards. And sums
+// over many replicas: those of a node sum first.
+
+namespace espalier {
+
+/// Ranks on each node. `host`: those of the world that share a node with this one. Collective over `world`.
+/// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive
+int ranks_per_node(const Communicator& world, const Communicator& host);
+
+/// From now on config.ranks_per_node is that of this job, where the config asks for it, or many ranks are summed over
+/// (0 where nodes differ). Where device links carry the sums, NCCL has levels of its own. Collective over `world`.
+/// @throws Error: see ranks_per_node()
+void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
+
+/// Layout::shard_replicas of the config on this mesh; 0: all replicas share one copy.
+/// @throws Error (ExitCode::usage) where nobody has said how many ranks a node has, or nodes have unlike numbers of
+/// replicas
+int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
+
+/// Layout::first_replicas of the config on this mesh.
+int first_replicas(const RunConfig& config, const MeshLayout& mesh);
+
+}  // namespace espalier

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/loop/prediction_check.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "io/json_by_name.hpp"
+#include "io/pack/json_text.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "training/loop/run_files.hpp"
+#include "training/prediction/predict_memory.hpp"
+
+namespace espalier {
+namespace {
+
+double percent_over(double measured, double predicted) { return 100 * (measured / predicted - 1); }
+
+double flops_of_step(const RunConfig& config, double attention_share) {
+  return static_cast<double>(config.tokens_per_step()) *
+         training_flops_per_token(config.model.shape, config.sequence_length, attention_share);
+}
+
+}  // namespace
+
+// What each rank tells rank 0.
+struct PredictionCheck::Measured {
+  MemoryByCategory peak;
+  double library_bytes = 0;
+  PhaseSeconds seconds;  // means of the steps
+  double step_seconds = 0;
+};
+
+PredictionCheck::PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh,
+                                 double gemm_rate)
+    : mesh_(mesh),
+      memory_(predict_memory(config, layout)),
+      outlook_(time_outlook(config, layout, gemm_rate)),
+      seconds_at_gemm_rate_(flops_of_step(config, 1) / gemm_rate),
+      attention_seconds_(seconds_at_gemm_rate_ - flops_of_step(config, 0) / gemm_rate) {}
+
+std::string PredictionCheck::json() const {
+  nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
+  if (outlook_.time) {
+    json["step_seconds"] = outlook_.time->step_seconds;
+    if (outlook_.time->error_share > 0)
+      json["error_share"] = outlook_.time->error_share;
+    json["calibrated"] = outlook_.time->calibrated;
+    json["source"] = outlook_.time->source;
+    if (!outlook_.time->note.empty())
+      json["note"] = outlook_.time->note;
+  } else {
+    json["why_no_times"] = outlook_.why_not;
+  }
+  for (std::size_t stage = 0; stage < memory_.size(); ++stage) {
+    nlohmann::ordered_json one = {{"stage", stage}};
+    if (outlook_.time)
+      one["seconds"] = json_by_name<Phase>(outlook_.time->stages[stage].seconds);
+    one["memory_bytes"] = json_by_name<Category>(memory_[stage].bytes);
+    json["stages"].push_back(one);
+  }
+  return json_text(json, 2) + "\n";
+}
+
+void PredictionCheck::add(const StepReport& report) {
+  if (++reports_ == 1)
+    return;
+  ++steps_;
+  step_seconds_ += report.step_seconds;
+  attention_shares_ += report.counts.attention_share;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (static_cast<Phase>(i) != Phase::checkpoint)  // outside of the step
+      sum_.seconds[i] += report.seconds.seconds[i];
+}
+
+std::size_t PredictionCheck::stage_of(int rank) const {
+  return static_cast<std::size_t>(mesh_.layout().coordinates(rank)[Axis::pp]);
+}
+
+PredictionCheck::Comparison PredictionCheck::compare() const {
+  constexpr std::size_t width = num_categories + num_phases + 2;
+  const MemoryLedger& ledger = MemoryLedger::instance();
+  const MemoryByCategory peak = ledger.peak();
+  const double steps = static_cast<double>(std::max<Index>(1, steps_));
+  std::vector<double> mine;
+  for (const std::size_t bytes : peak.bytes)
+    mine.push_back(static_cast<double>(bytes));
+  for (const double seconds : sum_.seconds)
+    mine.push_back(seconds / steps);
+  mine.push_back(static_cast<double>(ledger.library_scratch()));
+  mine.push_back(step_seconds_ / steps);
+  const Communicator& world = mesh_.world();
+  std::vector<double> all(width * static_cast<std::size_t>(world.size()));
+  all_gather(world, std::span<double>(all), std::span<const double>(mine));
+  Comparison comparison;
+  if (world.rank() != 0)
+    return comparison;
+  std::vector<Measured> ranks;
+  for (auto at = all.begin(); at != all.end(); at += width) {
+    Measured one;
+    for (std::size_t i = 0; i < num_categories; ++i)
+      one.peak.bytes[i] = static_cast<std::size_t>(at[static_cast<std::ptrdiff_t>(i)]);
+    std::copy_n(at + num_categories, num_phases, one.seconds.seconds.begin());
+    one.library_bytes = at[width - 2];
+    one.step_seconds = at[width - 1];
+    // Scratch of libraries only grows, and no prediction knows it.
+    one.peak.bytes[static_cast<std::size_t>(Category::workspace)] -= static_cast<std::size_t>(one.library_bytes);
+    ranks.push_back(one);
+  }
+  compare_memory(ranks, comparison);
+  compare_time(ranks, comparison);
+  return comparison;
+}
+
+void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
+  const auto highest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
+  const auto predicted =
+      std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
+  const auto peak = static_cast<double>(highest->peak.total());
+  const auto expected = static_cast<double>(predicted->total());
+  comparison.notes.push_back(
+      fmt::format("peak memory (highest rank): {}, predicted {} ({:+.2f} %), plus {} in libraries",
+                  bytes_text(highest->peak.total()), bytes_text(predicted->total()), percent_over(peak, expected),
+                  bytes_text(static_cast<std::size_t>(highest->library_bytes))));
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < num_categories; ++i)
+    if (predicted->bytes[i] + highest->peak.bytes[i] > 0)
+      parts.push_back(fmt::format("{} {} ({})", to_string(static_cast<Category>(i)), bytes_text(highest->peak.bytes[i]),
+                                  bytes_text(predicted->bytes[i])));
+  comparison.notes.push_back(fmt::format("by category (predicted): {}", fmt::join(parts, ", ")));
+  comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
+                                  {"predicted_bytes", static_cast<std::uint64_t>(expected)},
+                                  {"library_bytes", static_cast<std::uint64_t>(highest->library_bytes)},
+                                  {"library_bytes_of_rank_0", static_cast<std::uint64_t>(ranks.front().library_bytes)},
+                                  {"peak_by_category", json_by_name<Category>(highest->peak.bytes)},
+                                  {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
+}
+
+// The mean over the ranks of a stage; the stage that works longest is told.
+void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
+  if (steps_ == 0)
+    return;
+  std::vector<PhaseSeconds> stages(memory_.size());
+  const double ranks_a_stage = static_cast<double>(ranks.size()) / static_cast<double>(stages.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (std::size_t i = 0; i < num_phases; ++i)
+      stages[stage_of(static_cast<int>(rank))].seconds[i] += ranks[rank].seconds.seconds[i] / ranks_a_stage;
+  const double step = ranks.front().step_seconds;
+  nlohmann::ordered_json measured = nlohmann::ordered_json::array();
+  for (const PhaseSeconds& stage : stages)
+    measured.push_back(json_by_name<Phase>(stage.seconds));
+  comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
+  if (const double least = seconds_at_gemm_rate(attention_shares_ / static_cast<double>(steps_)); step < least)
+    comparison.notes.push_back(
+        fmt::format("gemm_fraction is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
+                    "while something else ran; times predicted from it are too long",
+                    100 * least / step));
+  if (!outlook_.time) {
+    comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
+    return;
+  }
+  comparison.details["time"]["predicted_step_seconds"] = outlook_.time->step_seconds;
+  const auto work = [](const PhaseSeconds& s) { return s[Phase::forward] + s[Phase::backward]; };
+  const auto busiest = std::ranges::max_element(stages, {}, work) - stages.begin();
+  const PhaseSeconds& took = stages[static_cast<std::size_t>(busiest)];
+  const PhaseSeconds& expected = outlook_.time->stages[static_cast<std::size_t>(busiest)];
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (took.seconds[i] > 0.005 * step || expected.seconds[i] > 0.005 * step)
+      parts.push_back(
+          fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
+  const std::string known =
+      outlook_.time->error_share > 0 ? fmt::format(" +-{:.0f} %", 100 * outlook_.time->error_share) : std::string();
+  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s{} ({:+.0f} %) from {}", step,
+                                         outlook_.time->step_seconds, known,
+                                         percent_over(step, outlook_.time->step_seconds), outlook_.time->source));
+  if (!outlook_.time->note.empty())
+    comparison.notes.push_back(outlook_.time->note);
+  comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
+                                         stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
+                                         fmt::join(parts, ", ")));
+}
+
+void PredictionNotes::loop_ends(Index steps_done) {
+  PredictionCheck::Comparison comparison = check_.compare();
+  if (run_.files.keeps_figures())
+    return;
+  for (const std::string& text : comparison.notes)
+    run_.note(text);
+  comparison.details["steps_done"] = steps_done;
+  run_.files.update(comparison.details);
+}
+
+}  // namespace espalier

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "training/loop/loop_observer.hpp"
+#include "training/prediction/predict_time.hpp"
+
+namespace espalier {
+
+/// What a run was predicted to need, and beside it what it took.
+class PredictionCheck {
+ public:
+  /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
+  PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh, double gemm_rate);
+
+  /// prediction.json of a run directory (docs/running.md). The same on all ranks.
+  std::string json() const;
+
+  /// A step was done; the first of a start is not counted, since it touches memory for the first time.
+  void add(const StepReport& report);
+
+  /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: gemm_fraction is its share of a
+  /// step. @param attention_share that separate documents leave of attention
+  double seconds_at_gemm_rate(double attention_share) const {
+    return seconds_at_gemm_rate_ - (1 - attention_share) * attention_seconds_;
+  }
+
+  struct Comparison {
+    std::vector<std::string> notes;  ///< lines for people
+    nlohmann::json details;          ///< for run.json: memory, time
+  };
+  /// Of the steps added, and of the memory's peak. Collective; filled on rank 0.
+  Comparison compare() const;
+
+ private:
+  struct Measured;
+  void compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const;
+  void compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const;
+  std::size_t stage_of(int rank) const;
+
+  const ProcessMesh& mesh_;
+  std::vector<MemoryByCategory> memory_;  // by stage
+  TimeOutlook outlook_;
+  double seconds_at_gemm_rate_;  // of joined documents
+  double attention_seconds_;     // of these, in attention
+  PhaseSeconds sum_;             // of the steps added
+  double step_seconds_ = 0;
+  double attention_shares_ = 0;
+  Index steps_ = 0;
+  Index reports_ = 0;
+};
+
+/// Adds the steps of the loop to a check, and tells at its end what came of it.
+class PredictionNotes : public LoopObserver {
+ public:
+  /// What is given must outlive it.
+  PredictionNotes(const RunContext& run, PredictionCheck& check) : run_(run), check_(check) {}
+
+  void after_step(const LoopStep& step) override { check_.add(step.report); }
+  void loop_ends(Index steps_done) override;
+
+ private:
+  const RunContext& run_;
+  PredictionCheck& check_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/loop/rank_records.hpp"
+
+#include <fmt/format.h>
+
+#include "io/json_by_name.hpp"
+#include "io/records/run_directory.hpp"
+#include "io/records/trace_file.hpp"
+#include "parallel/collectives/collectives.hpp"
+
+namespace espalier {
+namespace {
+
+nlohmann::ordered_json rank_line(const StepReport& report) {
+  nlohmann::ordered_json line = {{"step", report.step},
+                                 {"step_seconds", report.step_seconds},
+                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
+                                 {"bytes_sent", json_by_axis(report.bytes_sent)}};
+  if (report.transit.activations.messages + report.transit.gradients.messages > 0)
+    line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
+                               {"gradients", report.transit.gradients.mean()}};
+  return line;
+}
+
+}  // namespace
+
+RankRecords::RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index last_step)
+    : config_(config),
+      mesh_(mesh),
+      position_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(Position)) {
+  mesh_.world().keep_position_in(&position_.as<Position>());
+  open_metrics(last_step);
+}
+
+RankRecords::~RankRecords() { mesh_.world().keep_position_in(nullptr); }
+
+void RankRecords::open_metrics(Index last_step) {
+  if (mesh_.world().size() > 1)
+    metrics_.emplace(Path(config_.run.directory) / "ranks" / fmt::format("rank-{:05}.jsonl", mesh_.world().rank()),
+                     last_step);
+}
+
+bool RankRecords::traces(Index step) const {
+  return step >= config_.run.trace_first_step && step < config_.run.trace_first_step + config_.run.trace_steps;
+}
+
+void RankRecords::before_step(Index step) {
+  Timeline& timeline = mesh_.world().timeline();
+  if (traces(step) && !timeline.is_on())
+    timeline.switch_on();
+}
+
+void RankRecords::after_step(const LoopStep& step) {
+  const StepReport& report = step.report;
+  if (metrics_)
+    metrics_->append(rank_line(report));
+  if (report.stop || !traces(report.step + 1) || step.is_last)
+    end_trace();
+}
+
+void RankRecords::end_trace() {
+  if (!mesh_.world().timeline().is_on())
+    return;
+  mesh_.world().timeline().switch_off();
+  const Path directory = Path(config_.run.directory) / "trace";
+  const PerAxis place = mesh_.coordinates();
+  write_trace(directory, mesh_.world().rank(),
+              trace_process_name(mesh_.world().rank(), place[Axis::pp], place[Axis::dp], place[Axis::tp]),
+              mesh_.world().timeline().take());
+  barrier(mesh_.world());
+  if (mesh_.world().rank() == 0)
+    merge_traces(directory, mesh_.world().size());
+}
+
+void RankRecords::sign_off() {
+  mesh_.world().position().sign_off();
+  mesh_.world().keep_position_in(nullptr);
+  position_.remove();
+}
+
+}  // namespace espalier

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/loop/restarts.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "io/config/config_diff.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* restarts_key = "restarts";
+
+std::optional<Restarts> restarts_in(const RunRecord& record) {
+  try {
+    const nlohmann::json& json = object_field(record.details, restarts_key);
+    return Restarts{field<Index>(json, "from_step", count_range), field<Index>(json, "fruitless", count_range)};
+  } catch (const std::runtime_error&) {  // of an older program, or edited
+    return std::nullopt;
+  }
+}
+
+constexpr std::size_t most_starts = 100;
+constexpr std::size_t most_changes = 20;
+constexpr std::size_t longest_value = 400;  // of a change: readers take lines of longest_text at most
+
+std::string shortened(const std::string& value) {
+  return value.empty() ? "absent" : value.size() <= longest_value ? value : value.substr(0, longest_value) + "...";
+}
+
+// Empty where the record has none that this program wrote.
+nlohmann::json history_in(const std::optional<RunRecord>& previous) {
+  try {
+    if (!previous)
+      return nlohmann::json::array();
+    const nlohmann::json& history = list_field(previous->details, "history");
+    for (const nlohmann::json& start : history) {
+      field<Index>(start, "first_step", steps_range);
+      values_field<std::string>(start, "changes");
+    }
+    return history;
+  } catch (const std::runtime_error&) {  // of an older program, or edited
+    return nlohmann::json::array();
+  }
+}
+
+// Empty where there is no config of a start before, or none that can be read.
+nlohmann::json changes_to(const std::string& config, const Path& run_directory) {
+  nlohmann::json changes = nlohmann::json::array();
+  try {
+    for (const ConfigDifference& each :
+         diff_configs(read_file(run_directory / "config.toml", ExitCode::data, LargestFile::config), config))
+      if (changes.size() < most_changes)
+        changes.push_back(
+            fmt::format("{}: {} (was {})", each.key, shortened(each.new_value), shortened(each.old_value)));
+  } catch (const std::exception&) {  // it is about to be replaced, whatever it is
+  }
+  return changes;
+}
+
+// A launch that was stopped and has done no step has come no further, either.
+bool ended_well(const RunRecord& record, Index from_step) {
+  if (record.state != "preempted")
+    return record.state == "completed";
+  try {
+    return field_or(record.details, "steps_done", from_step + 1) > from_step;
+  } catch (const std::runtime_error&) {  // edited
+    return true;
+  }
+}
+
+}  // namespace
+
+Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_step) {
+  Restarts restarts{.from_step = from_step};
+  if (!previous)
+    return restarts;
+  if (const auto before = restarts_in(*previous);
+      before && from_step <= before->from_step && !ended_well(*previous, before->from_step))
+    restarts.fruitless = before->fruitless + 1;
+  return restarts;
+}
+
+nlohmann::json to_json(const Restarts& restarts) {
+  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.fruitless}}}};
+}
+
+void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous) {
+  if (restarts.fruitless < Restarts::most_fruitless)
+    return;
+  throw Error(
+      ExitCode::no_progress,
+      {.what = fmt::format("{} launches in a row have saved no checkpoint: do not requeue", restarts.fruitless),
+       .where = run_directory.string(),
+       .got = fmt::format("each resumed after step {}; the last one: {}", restarts.from_step,
+                          previous->cause.empty() ? "killed or crashed" : previous->cause),
+       .wanted = "a new checkpoint",
+       .todo = "find out why (run.json, metrics.jsonl, the log; checkpoint.interval may be longer than the job); "
+               "then launch once with --retry"});
+}
+
+nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
+                            const std::string& config, Index first_step) {
+  nlohmann::json history = nlohmann::json::array();
+  nlohmann::json changes = nlohmann::json::array();
+  for (const nlohmann::json& start : history_in(previous))
+    if (start.value("first_step", first_step) < first_step)
+      history.push_back(start);
+    else  // its steps are taken again, with what it has changed
+      changes.insert(changes.end(), start.at("changes").begin(), start.at("changes").end());
+  const nlohmann::json own = changes_to(config, run_directory);
+  changes.insert(changes.end(), own.begin(), own.end());
+  history.push_back({{"first_step", first_step},
+                     {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+                     {"changes", first_step > 1 ? changes : nlohmann::json::array()}});
+  if (history.size() > most_starts)
+    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(most_starts));
+  return history;
+}
+
+void sign_on_with_history(RunDirectory& directory, const std::string& config, Index first_step) {
+  const nlohmann::json history = history_with(directory.previous(), directory.path(), config, first_step);
+  directory.sign_on(config);
+  directory.update({{"history", history}});
+}
+
+}  // namespace espalier

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/loop/step_lines.hpp"
+
+#include <algorithm>
+
+#include "models/cost.hpp"
+#include "training/loop/run_files.hpp"
+
+namespace espalier {
+
+void StepLines::before_step(Index) {
+  if (!since_first_step_)
+    since_first_step_.emplace();
+  ++steps_;
+}
+
+void StepLines::after_step(const LoopStep& step) {
+  if (!run_.is_root())
+    return;
+  const TrainProgress progress = progress_of(step.report);
+  run_.files.records().add_step(step.report, progress, step.is_validated);
+  if (events_.step)
+    events_.step(step.report, progress);
+}
+
+void StepLines::went_back_to(Index step) { run_.files.open_records(step); }
+
+TrainProgress StepLines::progress_of(const StepReport& report) const {
+  const RunConfig& config = run_.config;
+  const Index left = config.total_steps() - report.step;
+  const Index interval = config.checkpoint.interval;
+  const Index to_save = interval > 0 ? std::min(interval - report.step % interval, left) : left;
+  const double pace = since_first_step_->seconds() / static_cast<double>(steps_);
+  const double attention_share = report.counts.attention_share;
+  TrainProgress progress;
+  progress.total_steps = config.total_steps();
+  progress.tokens_per_second = static_cast<double>(config.tokens_per_step()) / report.step_seconds;
+  progress.seconds_left = pace * static_cast<double>(left);
+  progress.seconds_to_save = pace * static_cast<double>(to_save);
+  progress.gemm_fraction = prediction_.seconds_at_gemm_rate(attention_share) / report.step_seconds;
+  if (peak_rate_)
+    progress.mfu = progress.tokens_per_second *
+                   model_flops_per_token(config.model.shape, config.sequence_length, attention_share) / *peak_rate_;
+  return progress;
+}
+
+}  // namespace espalier

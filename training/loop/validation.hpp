@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "training/checkpoint/checkpoint_saver.hpp"
+#include "training/loop/loop_observer.hpp"
+#include "training/loop/train_loop.hpp"
+
+namespace espalier {
+
+/// The loss over the validation files every run.eval_interval steps, and at the end. Saves go on meanwhile, and a stop
+/// ends it.
+template <class P>
+class Validation : public LoopObserver {
+ public:
+  /// What is given must outlive it.
+  Validation(const RunContext& run, const TrainEvents& events, Trainer<P>& trainer, CheckpointSaver<P>& saver)
+      : run_(run), events_(events), trainer_(trainer), saver_(saver) {}
+
+  bool is_due(Index step) const;
+  void after_step(const LoopStep& step) override;
+
+  /// Of the weights of now. Collective.
+  void validate();
+
+ private:
+  const RunContext& run_;
+  const TrainEvents& events_;
+  Trainer<P>& trainer_;
+  CheckpointSaver<P>& saver_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/prediction/predict_traffic.hpp"
+
+#include <algorithm>
+
+#include "models/cost.hpp"
+#include "models/decoder.hpp"
+#include "parallel/collectives/collective_traffic.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
+#include "parallel/schedule/schedule_run.hpp"
+
+namespace espalier {
+namespace {
+
+std::uint64_t bytes_sent(const Work& work, int rank, int size) {
+  std::uint64_t sum = 0;
+  for (const CollectiveWork& one : work.collectives) {
+    const Index part = one.elements / size;
+    const std::uint64_t each =
+        one.kind == Collective::all_reduce   ? all_reduce_traffic(one.elements, one.element_bytes, rank, size)
+        : one.kind == Collective::all_gather ? all_gather_traffic(part, one.element_bytes, size)
+                                             : reduce_scatter_traffic(part, one.element_bytes, size);
+    sum += static_cast<std::uint64_t>(one.count) * each;
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <class P>
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank, bool of_units) {
+  const PerAxis place = layout.mesh().coordinates(rank);
+  ParameterStore<Compute<P>> parameters;
+  const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.tensor, layout.sequence_parallel);
+  const Decoder<P> model(parameters, config.model.shape, layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])),
+                         tensor);
+  parameters.lay_out();
+  const GroupRanks ranks = layout.mesh().group_ranks(rank);
+  const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
+  const ReductionPlan plan =
+      plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<Compute<P>>));
+  const int num_units = static_cast<int>(plan.units.size());
+  std::vector<UnitAction> actions;
+  if (of_units)
+    actions = unit_list(layout, place[Axis::pp], make_schedule(layout.pipeline_shape(), place[Axis::pp])).actions;
+  const UnitUses uses{.sums = times_of_units(actions, UnitAction::Kind::reduce, num_units),
+                      .gathers = times_of_units(actions, UnitAction::Kind::gather, num_units)};
+  return reduction_traffic(plan, ranks, options, sizeof(State<Compute<P>>), sizeof(Compute<P>), uses);
+}
+
+template <class P>
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank) {
+  const PerAxis place = layout.mesh().coordinates(rank);
+  const auto stage = static_cast<std::size_t>(place[Axis::pp]);
+  const int size = layout.tensor;
+  const BlockShape shape = make_block_shape(config.model.shape, size, layout.sequence_parallel,
+                                            config.layout.micro_batch, config.sequence_length, place[Axis::tp]);
+  const ModelWork work = model_work<P>(config.model.shape, shape);
+  std::array<std::uint64_t, num_axes> bytes{};
+  const std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
+  const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
+  for (const Operation& operation : schedules[stage]) {
+    const ChunkLayers& chunk = chunks[stage].at(static_cast<std::size_t>(operation.chunk));
+    bytes[static_cast<std::size_t>(Axis::tp)] +=
+        bytes_sent(operation_work(work, chunk, operation.kind), place[Axis::tp], size);
+    if (is_send(operation.kind))
+      bytes[static_cast<std::size_t>(Axis::pp)] +=
+          static_cast<std::uint64_t>(shape.rows * shape.channels) * sizeof(Residual<P>);
+  }
+  for (const auto& [group, traffic] : predict_reduction_traffic<P>(config, layout, rank))
+    bytes[static_cast<std::size_t>(Axis::dp)] += traffic.bytes();
+  return bytes;
+}
+
+#define ESPALIER_INSTANTIATE(P)                                                                     \
+  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const Layout&, int, bool); \
+  template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const Layout&, int);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include "io/json_fields.hpp"
+#include "io/pack/json_text.hpp"
+#include "models/model_ranges.hpp"
+
+// What the readers of config.json share. In it null often stands for a key that is not there.
+
+namespace espalier {
+
+inline bool is_set(const nlohmann::json& config, const char* key) {
+  return config.contains(key) && !config.at(key).is_null();
+}
+
+/// `config[key]`, or `otherwise` where it is absent or null. @throws std::runtime_error
+template <class T, class... Range>
+T set_field_or(const nlohmann::json& config, const char* key, T otherwise, Range... range) {
+  return is_set(config, key) ? field<T>(config, key, range...) : std::move(otherwise);
+}
+
+/// A key that must have one value, or be absent: Espalier computes nothing else.
+inline void require_value(const nlohmann::json& config, const char* key, const nlohmann::json& wanted) {
+  if (config.contains(key) && config.at(key) != wanted)
+    refuse_field(key, config.at(key), fmt::format("{}; Espalier computes nothing else", json_text(wanted)));
+}
+
+}  // namespace espalier

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/pretrained/model_file.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <set>
+
+#include "core/error.hpp"
+#include "io/config/key_reader.hpp"
+#include "io/input_limits.hpp"
+#include "io/nearest_word.hpp"
+#include "models/largest_model.hpp"
+#include "models/model_section.hpp"
+#include "models/presets.hpp"
+#include "training/config/validate_config.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* default_preset = "byte-1m";  // that of `train`
+
+// Reads [model], and names the sizes that it inherits from a preset.
+class ShapeReader : public KeyReader {
+ public:
+  using KeyReader::KeyReader;
+  void integer(const char* key, Index& value, IntegerRange range, const char*) {
+    if (reader_.read(section_, key, value, range))
+      given.insert(key);
+    else if (range.min == 1)
+      inherited.push_back(fmt::format("{} {}", key, value));
+  }
+  std::set<std::string> given;         // sizes
+  std::vector<std::string> inherited;  // "vocab_size 256"
+};
+
+class ModelReader {
+ public:
+  ModelReader(const std::string& text, const std::string& name)
+      : reader_(text, name, {},
+                {.name = "config",
+                 .help = "docs/planner.md explains the keys of [model], `espalier train --keys` all others"}),
+        file_name_(Path(name).filename().string()) {}
+
+  PlannedModel read() {
+    for (const char* const section :
+         {"data", "parallel", "precision", "optimizer", "checkpoint", "stability", "run", "emulate"})
+      reader_.leave(section);
+    const bool starts_from_preset = read_preset();
+    PlannedModel planned;
+    read_shape(planned);
+    read_batch(planned);
+    read_attention(planned);
+    const std::string from_default =
+        starts_from_preset || inherited_.empty()
+            ? ""
+            : fmt::format("[model] names no preset, so what it does not give is that of {}: {}", default_preset,
+                          fmt::join(inherited_, ", "));
+    if (!from_default.empty())
+      planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
+    const std::vector<std::string> broken = problems(shape_);
+    for (std::size_t i = 0; i < broken.size(); ++i)
+      report_model_problem(reader_,
+                           i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
+    reader_.finish();
+    planned.model = shape_;
+    planned.name = shape_ == preset_ ? preset_name_ : file_name_;
+    return planned;
+  }
+
+ private:
+  bool read_preset() {
+    const bool given = reader_.read("model", "preset", preset_name_, model_preset_names());
+    preset_ = model_preset(preset_name_);
+    shape_ = preset_;
+    return given;
+  }
+
+  void read_shape(PlannedModel& planned) {
+    ShapeReader shape(reader_);
+    shape.section("model", "");
+    visit_model(shape_, shape);
+    shape_ = in_one_spelling(shape_);
+    // Without a table the longest sequence is no part of what is computed: given, it says how long one is.
+    const bool says_length = shape_.positions == Positions::learned || shape.given.contains("max_sequence_length");
+    planned.sequence_length = says_length ? shape_.max_sequence_length : 0;
+    inherited_ = shape.inherited;
+    if (shape_.positions != Positions::learned)
+      std::erase_if(inherited_, [](const std::string& size) { return size.starts_with("max_sequence_length"); });
+  }
+
+  void read_batch(PlannedModel& planned) {
+    Index of_a_replica = 1;  // for the planner to choose
+    reader_.read("batch", "micro_batch_size", of_a_replica);
+    reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = 1 << 24});
+    Index length = 0;
+    reader_.read("batch", "sequence_length", length, or_zero(ModelRange::positions));
+    if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)
+      reader_.problem(
+          "batch", "sequence_length",
+          fmt::format("{} is longer than the model's max_sequence_length {}", length, shape_.max_sequence_length));
+    if (length > 0)
+      planned.sequence_length = length;
+  }
+
+  // Which words there are is for `train` to say.
+  void read_attention(PlannedModel& planned) {
+    std::string attention;
+    reader_.read("run", "attention", attention);
+    planned.own_attention = attention == "own";
+  }
+
+  ConfigReader reader_;
+  std::string file_name_;
+  std::string preset_name_ = default_preset;
+  ModelConfig preset_;  // where the shape starts from
+  ModelConfig shape_;
+  std::vector<std::string> inherited_;  // sizes that are the preset's
+};
+
+}  // namespace
+
+PlannedModel parse_planned_model(const std::string& text, const std::string& name) {
+  return ModelReader(text, name).read();
+}
+
+PlannedModel planned_model(const std::string& name_or_file) {
+  if (name_or_file.ends_with(".toml"))
+    return parse_planned_model(read_file(name_or_file, ExitCode::usage, LargestFile::config), name_or_file);
+  const std::vector<std::string>& known = model_preset_names();
+  if (std::ranges::find(known, name_or_file) == known.end())
+    throw Error(ExitCode::usage, {.what = "unknown model",
+                                  .got = name_or_file.empty() ? "nothing" : name_or_file,
+                                  .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(known, ", ")),
+                                  .todo = did_you_mean(name_or_file, known,
+                                                       "name one of these, or a TOML file with the shape under [model] "
+                                                       "(docs/planner.md)")});
+  const ModelConfig model = model_preset(name_or_file);
+  return {.model = model, .name = name_or_file, .sequence_length = model.learned_positions(), .notes = {}};
+}
+
+}  // namespace espalier

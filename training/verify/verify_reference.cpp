@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/verify/verify_reference.hpp"
+
+#include "io/json_reader.hpp"
+#include "io/pack/json_text.hpp"
+#include "parallel/collectives/collectives.hpp"
+#include "parallel/collectives/texts.hpp"
+#include "training/step/trainer_copies.hpp"
+
+namespace espalier {
+
+void share_numbers(Snapshot& snapshot, const Communicator& world) {
+  std::array<double, 2> shared = {snapshot.loss, snapshot.gradient_norm};
+  broadcast(world, std::span<double>(shared), 0);
+  snapshot.loss = shared[0];
+  snapshot.gradient_norm = shared[1];
+  std::array<Index, 2> counts = {snapshot.steps_done, snapshot.data_position};
+  broadcast(world, std::span<Index>(counts), 0);
+  snapshot.steps_done = counts[0];
+  snapshot.data_position = counts[1];
+  snapshot.loss_scaler = parse_json(broadcast_text(world, json_text(snapshot.loss_scaler), 0));
+}
+
+template <class P>
+Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world)
+    : world_(world), group_(world.split(options.reference.empty() ? world.rank() : 0, world.rank(), "reference")) {
+  takes_part_ = !options.reference.empty() || world.rank() == 0;
+  if (!takes_part_)
+    return;
+  const RunConfig own = parse_run_config(to_toml(config), "the reference", options.reference, group_.size());
+  const Layout layout = make_run_layout(own, group_.size());
+  text_ = layout.short_text();
+  mesh_.emplace(group_, layout.mesh());
+  trainer_ = std::make_unique<Trainer<P>>(ExecSpace(), own, layout, *mesh_);
+}
+
+template <class P>
+Snapshot Reference<P>::step() {
+  Snapshot snapshot;
+  while (takes_part_ && !taken(snapshot)) {  // a step that is skipped compares nothing; the next has a lower loss scale
+  }
+  share_numbers(snapshot, world_);
+  return snapshot;
+}
+
+template <class P>
+bool Reference<P>::taken(Snapshot& snapshot) {
+  Trainer<P>& trainer = *trainer_;
+  const auto weights = [&] { return copy_of(trainer, masters(trainer), has_masters<Compute<P>>); };
+  snapshot.steps_done = trainer.steps_done();
+  snapshot.data_position = trainer.data_position();
+  snapshot.loss_scaler = trainer.loss_scaler().state();
+  snapshot[SnapshotArray::weights_before] = weights();
+  snapshot[SnapshotArray::exp_avg] = copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg()), true);
+  snapshot[SnapshotArray::exp_avg_sq] =
+      copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg_sq()), true);
+  StepReport report = trainer.compute_gradients();
+  snapshot.loss = report.loss;
+  snapshot.gradient_norm = report.gradient_norm;
+  snapshot[SnapshotArray::gradients] = copy_of(trainer, spread_gradients(trainer), true);
+  trainer.update(report);
+  snapshot[SnapshotArray::weights_after] = weights();
+  return !report.skipped;
+}
+
+#define ESPALIER_INSTANTIATE(P) template class Reference<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier
