@@ -71,6 +71,7 @@ endfunction()
 # espalier_preloaded_library(message_faults): of tests/support, a library for LD_PRELOAD that stands before calls of MPI and libc.
 function(espalier_preloaded_library NAME)
   add_library(${NAME} MODULE ${PROJECT_SOURCE_DIR}/tests/support/${NAME}.cpp)
+  target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${NAME} SYSTEM PRIVATE $<TARGET_PROPERTY:MPI::MPI_CXX,INTERFACE_INCLUDE_DIRECTORIES>)
   target_compile_definitions(${NAME} PRIVATE $<TARGET_PROPERTY:MPI::MPI_CXX,INTERFACE_COMPILE_DEFINITIONS>)
   target_link_libraries(${NAME} PRIVATE espalier_warnings ${CMAKE_DL_LIBS})

@@ -7,6 +7,9 @@
 //   ESPALIER_FAULT_RANK      of this rank
 //   ESPALIER_FAULT_AT        before which of its calls, from 1
 //   ESPALIER_FAULT_CALL      of this function, such as MPI_Ialltoallv; else of any of them
+//   ESPALIER_FAULT_RUN       counting starts with the first call of a step of the run in this directory, as a launch
+//                            measures links, and sends more messages on a busy machine
+//   ESPALIER_FAULT_STEP      in this step, or a later one
 //   ESPALIER_FAULT_MARK      a file that is made when the fault strikes
 #include <dlfcn.h>
 #include <mpi.h>
@@ -15,7 +18,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+
+#include "parallel/observe/position.hpp"
 
 namespace {
 
@@ -24,14 +30,36 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
+// What a rank keeps in the directory of its run says in which step it is. The file may be an earlier launch's.
+bool is_in_step(int rank, const std::string& run, long step) {
+  constexpr long header_bytes = 64;  // of io/records/position_file.cpp
+  char name[32];
+  std::snprintf(name, sizeof name, "/state/rank-%05d.position", rank);
+  std::FILE* const file = std::fopen((run + name).c_str(), "rb");
+  if (file == nullptr)
+    return false;
+  espalier::Position position;
+  const bool is_read =
+      std::fseek(file, header_bytes, SEEK_SET) == 0 && std::fread(&position, sizeof position, 1, file) == 1;
+  std::fclose(file);
+  return is_read && position.pid == ::getpid() && position.step >= step;
+}
+
 void strike_if_due(std::string_view call) {
   static const std::string_view fault = setting("ESPALIER_MESSAGE_FAULT");
   static const std::string_view wanted = setting("ESPALIER_FAULT_CALL");
   static const bool guilty = setting("PMI_RANK") == setting("ESPALIER_FAULT_RANK") ||
                              setting("OMPI_COMM_WORLD_RANK") == setting("ESPALIER_FAULT_RANK");
   static const long at = std::atol(std::getenv("ESPALIER_FAULT_AT") ? std::getenv("ESPALIER_FAULT_AT") : "0");
+  static const std::string run(setting("ESPALIER_FAULT_RUN"));
+  static bool counts = run.empty();
   static long count = 0;
-  if (fault.empty() || !guilty || (!wanted.empty() && wanted != call) || ++count != at)
+  if (fault.empty() || !guilty || (!wanted.empty() && wanted != call))
+    return;
+  if (!counts)
+    counts =
+        is_in_step(std::atoi(std::getenv("ESPALIER_FAULT_RANK")), run, std::atol(std::getenv("ESPALIER_FAULT_STEP")));
+  if (!counts || ++count != at)
     return;
   if (const char* const mark = std::getenv("ESPALIER_FAULT_MARK"))
     if (std::FILE* const file = std::fopen(mark, "w"))
