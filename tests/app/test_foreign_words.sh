@@ -142,7 +142,8 @@ rm large.txt
 TMPDIR=/nonexistent expect 2 "set TMPDIR" "$espalier" bench step --model byte-1m --steps 1
 TMPDIR=/proc ends "2 8" "$espalier" bench step --model byte-1m --steps 1
 mkdir gone
-for asked in "train tiny.toml" "report run" "data pack --output x.bin x.txt" "checkpoint inspect run" "bench step --steps 1" \
+for asked in "train tiny.toml" "report run" "data pack --output x.bin x.txt" "checkpoint inspect run" \
+  "bench step --model byte-1m --micro-batch 1 --sequence-length 16 --steps 1" \
   "plan --model gpt2-124m --cluster a100-80 --batch 8 --config x.toml" "train tiny.toml --dry-run"; do
   ends "0 2 3 4 8" bash -c "mkdir -p '$work/gone' && cd '$work/gone' && rmdir '$work/gone' && '$espalier' $asked"
 done
