@@ -76,7 +76,7 @@ random() {
   RANDOM=20261122
   local run=random-$$ interval=3 got before trained saved job ranks
   local train=("${two_ranks[@]}" checkpoint.interval=$interval checkpoint.async=true run.steps=100000)
-  for ((i = 0; i < 40; i++)); do
+  for ((i = 0; i < 24; i++)); do
     before=$(newest $run) got=0
     "${train[@]}" run.directory=$run --retry >out.txt 2>&1 &
     job=$!

@@ -79,8 +79,9 @@ struct Content {
   }
 };
 
+/// Pairs of the same layout, and of the others one in `every`, so that each layout reads and is read.
 template <class P>
-void check_pairs(const std::string& name, const std::vector<std::string>& more) {
+void check_pairs(const std::string& name, std::size_t every, const std::vector<std::string>& more = {}) {
   const SharedFolder folder(name);
   std::vector<std::string> overrides = {"model.num_layers=4", "batch.micro_batch_size=1"};
   overrides.insert(overrides.end(), more.begin(), more.end());
@@ -106,7 +107,9 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
       saver.drain();
     });
     const Path checkpoint = checkpoint_path(saved, 2);
-    for (std::size_t reader = 0; reader < layouts.size(); ++reader)
+    for (std::size_t reader = 0; reader < layouts.size(); ++reader) {
+      if (reader != writer && (reader + writer) % every != 0)
+        continue;
       on_ranks_of(layouts[reader], [&](const Communicator& ranks) {
         const std::string pair = layouts[reader].text() + " from " + layouts[writer].text();
         const RunConfig other = config_of(base, layouts[reader], reader);
@@ -125,13 +128,15 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
           EXPECT_EQ(next_steps(on.trainer, 2), wanted) << pair << ": the same layout gives the same bits";
         }
       });
+    }
   }
 }
 
-TEST(RoundTrips, EveryPairOfLayoutsBitForBit) { check_pairs<Fp32>("round_trips", {}); }
+TEST(RoundTrips, EveryPairOfLayoutsBitForBit) { check_pairs<Fp32>("round_trips", 1); }
 
 TEST(RoundTrips, WithMastersAndLossScaleToo) {
-  check_pairs<Fp16>("round_trips_fp16", {"precision.compute=fp16", "precision.initial_loss_scale=1024"});
+  check_pairs<Fp16>("round_trips_fp16", world().size() == 8 ? 4 : 1,
+                    {"precision.compute=fp16", "precision.initial_loss_scale=1024"});
 }
 
 }  // namespace
