@@ -8,6 +8,7 @@
 using namespace espalier;
 using namespace espalier::test;
 
+namespace decoder_tests {
 namespace {
 
 constexpr Index batch = 2, length = 5, rows = batch * length;
@@ -339,3 +340,5 @@ TEST(Decoder, tells_when_the_gradients_of_a_block_are_final) {
 }
 
 }  // namespace
+
+}  // namespace decoder_tests

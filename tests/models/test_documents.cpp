@@ -7,6 +7,7 @@
 using namespace espalier;
 using namespace espalier::test;
 
+namespace documents_tests {
 namespace {
 
 constexpr Index batch = 3, length = 8, rows = batch * length;
@@ -124,3 +125,5 @@ TEST(Documents, of_wrong_positions_are_refused) {
 }
 
 }  // namespace
+
+}  // namespace documents_tests

@@ -9,6 +9,7 @@
 using namespace espalier;
 using namespace espalier::test;
 
+namespace fp16_range_tests {
 namespace {
 
 constexpr Index batch = 4, length = 8, rows = batch * length;
@@ -84,3 +85,5 @@ TEST(Fp16Range, SumsInFp16DriftAndOursDoNot) {
 }
 
 }  // namespace
+
+}  // namespace fp16_range_tests

@@ -11,6 +11,7 @@ using namespace espalier::test;
 
 // Ten steps of AdamW on a tiny model against the constants of pytorch_reference.py, which says what is computed: the
 // weights and tokens here are its closed forms. The batch goes through in two micro-batches.
+namespace matches_pytorch_tests {
 namespace {
 
 constexpr Index batch = 4, length = 16, steps = 10;
@@ -107,3 +108,5 @@ TEST(MatchesPytorch, ten_adamw_steps_in_fp64) {
 }
 
 }  // namespace
+
+}  // namespace matches_pytorch_tests

@@ -10,6 +10,7 @@
 using namespace espalier;
 using namespace espalier::test;
 
+namespace recompute_tests {
 namespace {
 
 constexpr Index batch = 2, length = 5, rows = batch * length;
@@ -129,3 +130,5 @@ TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
 }
 
 }  // namespace
+
+}  // namespace recompute_tests

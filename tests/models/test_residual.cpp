@@ -6,6 +6,7 @@
 using namespace espalier;
 using namespace espalier::test;
 
+namespace residual_tests {
 namespace {
 
 constexpr Index batch = 2, length = 8, rows = batch * length;
@@ -64,3 +65,5 @@ TEST(Residual, CostsTwoBytesAnElement) {
 }
 
 }  // namespace
+
+}  // namespace residual_tests

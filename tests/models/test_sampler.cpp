@@ -13,6 +13,7 @@
 using namespace espalier;
 using testing::ElementsAre;
 
+namespace sampler_tests {
 namespace {
 
 using Logits = std::vector<double>;
@@ -249,3 +250,5 @@ TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
 }
 
 }  // namespace
+
+}  // namespace sampler_tests
