@@ -115,6 +115,57 @@ TEST(Experts, rows_are_sent_to_their_experts_and_back) {
                    2 * nodes);
 }
 
+// With 8 of 128 experts on 8 ranks of a node a row goes to 8 (1 - (7/8)^8) = 5.25 of them, and not 8 times; of 4 nodes
+// to 3.6, of which 2.7 are others.
+TEST(Experts, a_row_is_sent_once_to_each_place) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const auto seconds = [&](int ranks, bool once) { return all_to_all_seconds(cluster, {.size = ranks}, 1e9, 8, once); };
+  EXPECT_NEAR(seconds(8, true) / seconds(8, false), 1 - std::pow(7.0 / 8, 8), 2e-3);
+  const double nodes = 4 * (1 - std::pow(3.0 / 4, 8)) * 3 / 4;
+  EXPECT_NEAR(seconds(32, true), nodes * 1e9 / cluster.network.bandwidth, 1e-3);
+  EXPECT_NEAR(seconds(32, false), 8 * 0.75 * 1e9 / cluster.network.bandwidth, 1e-3);
+}
+
+// The inner dimension of a product is that of one expert: narrow ones are slower for as much work.
+TEST(Experts, narrow_experts_are_slower) {
+  const Cluster cluster = cluster_preset("h100");
+  const Layout layout = layout_of("data=8,micro_batch=8", 64);
+  const auto products = [&](Experts experts, Index ffn) {
+    const ModelConfig model = model_of(48, 2048, 32, 4, ffn, 151936);
+    return block_time(model, cluster, layout, with_experts(experts), 4096).forward.products;
+  };
+  EXPECT_GT(products({.count = 128, .of_token = 8}, 8 * 768), 1.01 * products({.count = 16, .of_token = 1}, 8 * 768));
+}
+
+// What other ranks hold of an expert is gathered from them alone: under ZeRO-3 nothing where each holds other experts.
+TEST(Experts, weights_are_gathered_among_the_ranks_that_hold_them) {
+  const Layout layout = layout_of("data=16,zero=3", 16);
+  EXPECT_EQ(expert_axis(layout, {.count = 8, .of_token = 2, .parallel = 8}).size, 2);
+  EXPECT_EQ(expert_axis(layout, {.count = 16, .of_token = 2, .parallel = 16}).size, 1);
+  EXPECT_EQ(expert_axis(layout, {.count = 8, .of_token = 2}).size, 16);
+  EXPECT_EQ(expert_axis(layout_of("data=8,tensor=2,zero=3", 16), {.count = 8, .of_token = 2, .parallel = 8}).size, 2);
+}
+
+// Whole experts are not cut by the tensor ranks, which send rows of their own; the feed-forward has no all_reduce then.
+TEST(Experts, tensor_ranks_share_whole_experts) {
+  const Layout layout = layout_of("data=8,tensor=2,sequence_parallel=1", 16);
+  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2}), 4 * mixtral_expert);
+  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2, .parallel = 8}), mixtral_expert);
+}
+
+TEST(Experts, messages_may_go_beside_other_work) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const Layout layout = layout_of("data=32", 32);
+  Implementation program = with_experts({.count = 128, .of_token = 8, .parallel = 32});
+  const auto sent = [&] {
+    return block_time(model_of(48, 2048, 32, 4, 8 * 768, 151936), cluster, layout, program, 4096).forward.tensor;
+  };
+  const double alone = sent();
+  program.overlaps_experts = true;
+  EXPECT_LT(sent(), 0.8 * alone);
+  EXPECT_GT(sent(), 0);
+}
+
 TEST(Experts, train_has_none) {
   PlanProblem problem = test::problem_of("llama3-8b", "h100");
   EXPECT_EQ(why_not_runnable(problem, layout_of("data=8", 8)), "");
