@@ -38,6 +38,16 @@ TEST(PublishedModels, intervals_hold_what_was_measured) {
   EXPECT_LE(held, rows);
 }
 
+// A copy of the states on each node would be faster here; it is not what published programs do, unless they say so.
+TEST(PublishedModels, states_are_shared_by_all_replicas) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,"
+      "zero_stage,recompute,iter_time_s\n"
+      "zero,x,105,20480,128,51200,2048,A100-80GB,640,1,1,640,2560,4,fp16,3,full,100\n");
+  ASSERT_TRUE(cases[0].price) << cases[0].published.why_not;
+  EXPECT_EQ(cases[0].price->layout.shards(), 640);
+}
+
 // Experts: more weights and messages than the dense model of a token, the same work.
 TEST(PublishedModels, mixtures_of_experts_are_priced) {
   const std::string row = ",x,32,4096,32,14336,32000,4096,H100-80GB,64,1,1,64,256,1,bf16,none,1,swiglu,";
