@@ -7,6 +7,7 @@
 
 #include "models/cost.hpp"
 #include "planning/collective_time.hpp"
+#include "planning/expert_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/runnable.hpp"
@@ -151,6 +152,37 @@ TEST(Experts, tensor_ranks_share_whole_experts) {
   const Layout layout = layout_of("data=8,tensor=2,sequence_parallel=1", 16);
   EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2}), 4 * mixtral_expert);
   EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2, .parallel = 8}), mixtral_expert);
+}
+
+// Of the all_gathers and reduce_scatters of a block half are the feed-forward's.
+TEST(Experts, whole_experts_need_no_tensor_collectives) {
+  const Cluster cluster = cluster_preset("h100");
+  const Layout layout = layout_of("data=4,tensor=2,sequence_parallel=1", 8);
+  const auto tensor = [&](const Implementation& program) {
+    return block_time(mixtral(), cluster, layout, program, 4096).forward.tensor;
+  };
+  const Implementation whole = with_experts({.count = 8, .of_token = 2, .parallel = 8});
+  EXPECT_NEAR(tensor(whole) - expert_time(mixtral(), cluster, layout, whole, 4096).messages,
+              tensor(with_experts({.count = 8, .of_token = 2})) / 2, 1e-9);
+}
+
+TEST(Experts, a_program_may_send_a_row_once) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const ModelConfig model = model_of(48, 2048, 32, 4, 8 * 768, 151936);
+  Implementation program = with_experts({.count = 128, .of_token = 8, .parallel = 32});
+  const double each = expert_time(model, cluster, layout_of("data=32", 32), program, 4096).messages;
+  program.sends_rows_once = true;
+  EXPECT_LT(expert_time(model, cluster, layout_of("data=32", 32), program, 4096).messages, 0.6 * each);
+}
+
+// Few rows: the weights of all experts of a rank are read for them, 32 of 3 x 7168 x 2048 in 16 bits.
+TEST(Experts, each_expert_is_read) {
+  const Cluster cluster = cluster_preset("h100");
+  const ModelConfig model = model_of(61, 7168, 128, 128, 8 * 2048, 129280);
+  const Implementation program = with_experts({.count = 256, .of_token = 8, .parallel = 8});
+  const double bytes = 32 * 3.0 * 7168 * 2048 * 2;
+  EXPECT_GT(expert_time(model, cluster, layout_of("data=8", 8), program, 64).forward,
+            traffic_seconds(cluster.device, bytes));
 }
 
 TEST(Experts, messages_may_go_beside_other_work) {

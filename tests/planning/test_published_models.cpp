@@ -42,10 +42,10 @@ TEST(PublishedModels, intervals_hold_what_was_measured) {
 TEST(PublishedModels, states_are_shared_by_all_replicas) {
   const auto cases = price_table(
       "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,"
-      "zero_stage,recompute,iter_time_s\n"
-      "zero,x,105,20480,128,51200,2048,A100-80GB,640,1,1,640,2560,4,fp16,3,full,100\n");
+      "zero_stage,recompute,network_gbps,program,iter_time_s\n"
+      "zero,x,72,14336,64,250880,2048,A100-80GB,384,4,12,8,2048,2,fp16,1,full,50,splits_messages reduces_all,100\n");
   ASSERT_TRUE(cases[0].price) << cases[0].published.why_not;
-  EXPECT_EQ(cases[0].price->layout.shards(), 640);
+  EXPECT_EQ(cases[0].price->layout.shards(), 8);
 }
 
 // Experts: more weights and messages than the dense model of a token, the same work.
