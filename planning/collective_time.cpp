@@ -70,6 +70,13 @@ AxisPlacement shard_axis(const Layout& layout) {
   return replicas_axis(layout, layout.zero_stage > 0 ? layout.shards() : layout.data);
 }
 
+AxisPlacement expert_axis(const Layout& layout, const Experts& experts) {
+  AxisPlacement axis = shard_axis(layout);
+  if (experts.parallel == 1)
+    return axis;
+  return {.size = std::max(1, axis.size * layout.tensor / experts.parallel), .stride = experts.parallel};
+}
+
 AxisPlacement copy_axis(const Layout& layout) {
   const int replicas = layout.shards();
   const int from_replica = layout.tensor * layout.context * (layout.data_inside_pipeline() ? 1 : layout.pipeline);
@@ -127,15 +134,20 @@ double collective_seconds(const Cluster& cluster, Collective kind, const AxisPla
   return latency + passes * (n - 1) / n * bytes / bandwidth;
 }
 
-double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes) {
+double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes, double copies, bool once) {
   if (axis.size <= 1)
     return 0;
-  const auto [nodes, members] = spread(cluster, axis);
-  const double each = bytes / axis.size;
-  const double inside = each * (members - 1) / cluster.node.bandwidth;
-  const double outside = nodes > 1 ? each * (axis.size - members) / cluster.network.bandwidth : 0;
+  const double size = axis.size;
+  const double members = axis.per_node(cluster);
+  const double nodes = axis.num_nodes(cluster);
+  // Of `all` places those that a row goes to, and goes to once.
+  const auto reached = [&](double all) { return all * (1 - std::pow(1 - 1 / all, copies)); };
+  const double inside = once ? reached(size) * (members - 1) / members : copies * (members - 1) / size;
+  const double outside = nodes <= 1 ? 0
+                         : once     ? reached(nodes) * (nodes - 1) / nodes
+                                    : copies * (size - members) / size;
   const double latency = std::log2(members) * cluster.node.latency + (nodes - 1) * cluster.network.latency;
-  return latency + std::max(inside, outside);
+  return latency + bytes * std::max(inside / cluster.node.bandwidth, outside / cluster.network.bandwidth);
 }
 
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes) {

@@ -5,6 +5,7 @@
 #include "core/work.hpp"
 #include "models/layout.hpp"
 #include "planning/cluster.hpp"
+#include "planning/implementation.hpp"
 
 namespace espalier {
 
@@ -30,6 +31,8 @@ AxisPlacement data_axis(const Layout& layout);   ///< replicas of a shard: data 
 AxisPlacement shard_axis(const Layout& layout);  ///< of them those that share one copy of what ZeRO shards
 AxisPlacement copy_axis(const Layout& layout);   ///< those that hold one shard in all copies
 AxisPlacement pipeline_axis(const Layout& layout);
+AxisPlacement expert_axis(const Layout& layout,
+                          const Experts& experts);  ///< of shard_axis() and tensor ranks, those that hold one expert
 
 /// The layout with Layout::shard_replicas and first_replicas as this cluster's nodes give them; where shards lie within
 /// nodes and each replica is alone on its node, without ZeRO.
@@ -46,9 +49,10 @@ bool has_odd_nodes(const Layout& layout, const Cluster& cluster);
 double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
                           bool one_ring = false);
 
-/// Seconds of an all_to_all in which each rank sends `bytes`, a part to each of the axis: what leaves a node goes
-/// through the rank's own share of its network cards, beside what stays.
-double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);
+/// Seconds of an all_to_all in which a row of `bytes` goes to `copies` ranks by chance: what leaves a node goes through
+/// the rank's own share of its network cards, beside what stays. `once`: a row goes once to each node and rank that has
+/// some of its places (DeepEP, HybridEP), where it is copied.
+double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes, double copies, bool once);
 
 /// Seconds of one message between neighbours of an axis.
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);

@@ -45,7 +45,9 @@ struct Implementation {
   double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
   double recompute_share = 1;   ///< of the layers that recompute, where any does; of their products with keeps_products
   bool keeps_products = false;  ///< a layer that recomputes keeps the results of its other products and of attention
-  int gradient_bytes = 4;       ///< of an element, as reduced where weights have 16 bits
+  bool sends_rows_once = false;   ///< to ranks with several experts of a row
+  bool overlaps_experts = false;  ///< messages of a micro-batch's experts go beside the work of another micro-batch
+  int gradient_bytes = 4;         ///< of an element, as reduced where weights have 16 bits
   Experts experts = {};
 };
 

@@ -15,6 +15,7 @@ constexpr CaseKind other_device{"published cases of devices that nothing was fit
 constexpr CaseKind short_step{"published cases with steps below 1 s", 0.82, 1.39};
 constexpr CaseKind exposed_messages{"published cases that wait for messages", 0.85, 1.45};
 constexpr CaseKind usual_step{"published cases with steps of 1 s or more", 0.86, 1.14};
+constexpr CaseKind with_experts{"published mixtures of experts", 0.71, 1.78};
 constexpr CaseKind own_memory{"layouts of train", 0.99, 1.01};
 constexpr CaseKind other_memory{"published cases of other programs", 0.87, 1.28};
 
@@ -28,6 +29,8 @@ constexpr double much_waiting = 0.15;  // of a step, for messages
 const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price) {
   if (!problem.cluster.device.unmeasured.empty())
     return other_device;
+  if (problem.implementation.experts.count > 0)
+    return with_experts;
   if (price.step_seconds < short_seconds)
     return short_step;
   const double messages = price[Phase::tensor_comm] + price[Phase::data_comm] + price[Phase::pipeline_comm];

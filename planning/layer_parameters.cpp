@@ -9,6 +9,14 @@
 
 namespace espalier {
 
+namespace {
+
+double feed_forward_parameters(const ModelConfig& model) {
+  return (model.gated() ? 3.0 : 2.0) * to_double(model.hidden_size) * to_double(model.ffn_hidden_size);
+}
+
+}  // namespace
+
 BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length) {
   return make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
                           std::max<Index>(1, sequence_length / layout.context));
@@ -25,13 +33,11 @@ double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layo
                           to_double(model.hidden_size) * copied_columns;
   if (experts.count == 0)
     return of_token;
-  const double all = expert_parameters_on_rank(model, layout, experts);  // those of a token are in of_token
-  return of_token + all - all * experts.of_token * experts.parallel / experts.count;
+  return of_token - feed_forward_parameters(model) / layout.tensor + expert_parameters_on_rank(model, layout, experts);
 }
 
 double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {
-  const double expert = (model.gated() ? 3.0 : 2.0) * to_double(model.hidden_size) * to_double(model.ffn_hidden_size) /
-                        experts.of_token / layout.tensor;
+  const double expert = feed_forward_parameters(model) / experts.of_token / (are_whole(experts) ? 1 : layout.tensor);
   return expert * experts.count / experts.parallel;
 }
 

@@ -23,6 +23,8 @@ double vocabulary_on_rank(const ModelConfig& model, const Layout& layout, const 
 /// Elements of the weights on a tensor rank: of one block with the rank's experts, of these, of the embedding (the
 /// position table is not split), of the head.
 double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts = {});
+/// Whether an expert lies on one rank, not cut among tensor ranks: programs do so where ranks share the experts.
+inline bool are_whole(const Experts& experts) { return experts.parallel > 1; }
 double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts);
 double embedding_parameters_on_rank(const ModelConfig& model, const Layout& layout,
                                     const Implementation& implementation);

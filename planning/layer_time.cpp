@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "planning/collective_time.hpp"
+#include "planning/expert_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
 
@@ -50,7 +51,8 @@ struct Block {
   double products(const Work& work) const {
     double seconds = 0;
     for (const MatmulWork& one : work.matmuls)
-      seconds += to_double(one.count) * product(to_double(one.m), to_double(one.n), to_double(one.k));
+      if (one.n > 0 && one.k > 0 && one.m > 0)  // not the feed-forward that experts replace
+        seconds += to_double(one.count) * product(to_double(one.m), to_double(one.n), to_double(one.k));
     return seconds;
   }
 
@@ -85,15 +87,6 @@ struct Block {
     while (width > 4 && std::fmod(row_bytes, width) != 0)
       width /= 2;
     return (16 / width) * (16 / width);
-  }
-
-  // Rows go to the ranks that have their experts, and come back.
-  double experts_seconds() const {
-    const Experts& experts = implementation.experts;
-    if (experts.count == 0 || experts.parallel == 1)
-      return 0;
-    const double bytes = e * rows / (layout.sequence_parallel ? t : 1) * c * experts.of_token;
-    return 2 * all_to_all_seconds(cluster, {.size = experts.parallel, .stride = layout.tensor}, bytes);
   }
 
   // Twice the keys that a query sees, on average over queries and layers: the length, or less with windows.
@@ -149,6 +142,8 @@ struct Block {
     for (const CollectiveWork& one : work.collectives)
       seconds += to_double(one.count) * collective_seconds(cluster, one.kind, tensor_axis(layout),
                                                            to_double(one.elements * one.element_bytes));
+    if (are_whole(implementation.experts))  // those of the feed-forward
+      seconds /= 2;
     return seconds * (implementation.overlaps_tensor ? 1 - implementation.overlapped_share : 1);
   }
 
@@ -201,10 +196,36 @@ PassTime operator*(double count, PassTime pass) {
   return pass;
 }
 
+namespace {
+
+// To a block without feed-forward.
+void add_experts(BlockTime& time, const Block& block) {
+  const ExpertTime experts = expert_time(block.model, block.cluster, block.layout, block.implementation, block.rows);
+  const double kernels = experts.kernels * block.device().kernel_seconds;
+  const auto pass = [&](double products, const PassTime& others) {
+    const double work = products + experts.copies + others.products + others.elementwise;
+    const double messages = block.implementation.overlaps_experts
+                                ? beside(block.device(), work, experts.messages) - work
+                                : experts.messages;
+    return PassTime{.products = products, .elementwise = experts.copies, .tensor = messages, .host = kernels};
+  };
+  time.forward += pass(experts.forward, time.forward);
+  time.backward_input += pass(experts.backward_input, time.backward_input);
+  time.backward_weight += {.products = experts.backward_weight, .host = kernels};
+  if (block.layout.recompute == Recompute::full)
+    time.recompute += block.implementation.recompute_share * pass(experts.forward, time.recompute);
+}
+
+}  // namespace
+
 BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                      const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
-  const LayerWork work = block_work(block_shape(model, layout, sequence_length), activation_type(layout.precision));
+  const Experts& experts = implementation.experts;
+  BlockShape shape = block_shape(model, layout, sequence_length);
+  if (experts.count > 0)
+    shape.ffn = shape.up = 0;  // add_experts() has them
+  const LayerWork work = block_work(shape, activation_type(layout.precision));
   BlockTime time;
   const PassTime attention = block.attention(false);
   const PassTime attention_back = block.attention(true);
@@ -213,14 +234,14 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   time.forward = attention;
   time.forward.products += block.products(work.forward);
   time.forward.elementwise += block.elementwise(false);
-  time.forward.tensor = block.tensor_seconds(work.forward) + context_forward + block.experts_seconds();
+  time.forward.tensor = block.tensor_seconds(work.forward) + context_forward;
   time.forward.host = block.host(1);
 
   time.backward_input = attention_back;
   time.backward_input.products += block.products(work.backward_input);
   time.backward_input.elementwise += block.elementwise(true);
-  time.backward_input.tensor = block.tensor_seconds(work.backward_input) +
-                               block.context_seconds(attention_back.products, true) + block.experts_seconds();
+  time.backward_input.tensor =
+      block.tensor_seconds(work.backward_input) + block.context_seconds(attention_back.products, true);
   time.backward_input.host = block.host(1.3);
 
   time.backward_weight.products = block.products(work.backward_weight);
@@ -258,6 +279,8 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
     time.recompute.elementwise = traffic_seconds(cluster.device, work.recompute_for_weight.elementwise_bytes);
     time.recompute.host = block.host(0.2);
   }
+  if (experts.count > 0)
+    add_experts(time, block);
   return time;
 }
 

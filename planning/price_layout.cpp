@@ -146,10 +146,15 @@ class Pricer {
   // the weights of a block before each use. Both go on beside the work of the block before [Zhao et al. 2023].
   void exchange_each_microbatch(const ChunkParts& chunk, ChunkTimes& times) const {
     const double count = std::max(1.0, chunk.blocks);
-    const double each = sharded_elements(chunk) / count;
+    const double of_experts = expert_elements(chunk) / count;
+    const double others = sharded_elements(chunk) / count - of_experts;
+    const bool one_ring = problem_.implementation.one_ring;
     const auto seconds = [&](Collective kind, double bytes) {
-      return count *
-             collective_seconds(cluster(), kind, shard_axis(layout_), bytes * each, problem_.implementation.one_ring);
+      double each = collective_seconds(cluster(), kind, shard_axis(layout_), bytes * others, one_ring);
+      if (of_experts > 0)
+        each += collective_seconds(cluster(), kind, expert_axis(layout_, problem_.implementation.experts),
+                                   bytes * of_experts, one_ring);
+      return count * each;
     };
     double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, weight_bytes_) : 0;
     const double scatter = seconds(Collective::reduce_scatter, gradient_bytes_);
@@ -163,6 +168,11 @@ class Pricer {
     times.exposed_data = forward - times.seconds.forward + backward - backward_work;
     times.seconds.forward = forward;
     times.seconds.backward_input += backward - backward_work;
+  }
+
+  double expert_elements(const ChunkParts& chunk) const {
+    const Experts& experts = problem_.implementation.experts;
+    return experts.count == 0 ? 0 : chunk.blocks * expert_parameters_on_rank(problem_.model, layout_, experts);
   }
 
   double sharded_elements(const ChunkParts& chunk) const {

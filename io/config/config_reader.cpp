@@ -148,8 +148,13 @@ void ConfigReader::Data::unknown(const ConfigName& name, const GivenValue& item)
     }
   const std::string ours(our_name_for(key));
   const std::size_t dot = ours.find('.');
-  if (const auto meant = known.find(ours.substr(0, dot));
-      meant != known.end() && meant->second.contains(ours.substr(dot + 1))) {
+  if (key.find("expert") != std::string::npos || key.starts_with("moe_")) {
+    problems.push_back(
+        {item.key_position, fmt::format("{}: unknown key: mixtures of experts can be neither trained nor "
+                                        "planned yet",
+                                        display(section, key))});
+  } else if (const auto meant = known.find(ours.substr(0, dot));
+             meant != known.end() && meant->second.contains(ours.substr(dot + 1))) {
     refused_keys.insert(ours);
     problems.push_back(
         {item.key_position, fmt::format("{}: unknown key; did you mean {}?", display(section, key), ours)});

@@ -7,6 +7,7 @@
 
 #include "models/cost.hpp"
 #include "planning/collective_time.hpp"
+#include "planning/expert_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/runnable.hpp"
@@ -113,6 +114,88 @@ TEST(Experts, rows_are_sent_to_their_experts_and_back) {
       3 * cluster.node.latency + 7 * cluster.network.latency + more * 56 / 64 / cluster.network.bandwidth;
   EXPECT_DOUBLE_EQ(sent(model_of(61, 7168, 128, 128, 8 * 2048, 129280), {.count = 256, .of_token = 8, .parallel = 64}),
                    2 * nodes);
+}
+
+// With 8 of 128 experts on 8 ranks of a node a row goes to 8 (1 - (7/8)^8) = 5.25 of them, and not 8 times; of 4 nodes
+// to 3.6, of which 2.7 are others.
+TEST(Experts, a_row_is_sent_once_to_each_place) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const auto seconds = [&](int ranks, bool once) { return all_to_all_seconds(cluster, {.size = ranks}, 1e9, 8, once); };
+  EXPECT_NEAR(seconds(8, true) / seconds(8, false), 1 - std::pow(7.0 / 8, 8), 2e-3);
+  const double nodes = 4 * (1 - std::pow(3.0 / 4, 8)) * 3 / 4;
+  EXPECT_NEAR(seconds(32, true), nodes * 1e9 / cluster.network.bandwidth, 1e-3);
+  EXPECT_NEAR(seconds(32, false), 8 * 0.75 * 1e9 / cluster.network.bandwidth, 1e-3);
+}
+
+// The inner dimension of a product is that of one expert: narrow ones are slower for as much work.
+TEST(Experts, narrow_experts_are_slower) {
+  const Cluster cluster = cluster_preset("h100");
+  const Layout layout = layout_of("data=8,micro_batch=8", 64);
+  const auto products = [&](Experts experts, Index ffn) {
+    const ModelConfig model = model_of(48, 2048, 32, 4, ffn, 151936);
+    return block_time(model, cluster, layout, with_experts(experts), 4096).forward.products;
+  };
+  EXPECT_GT(products({.count = 128, .of_token = 8}, 8 * 768), 1.01 * products({.count = 16, .of_token = 1}, 8 * 768));
+}
+
+// What other ranks hold of an expert is gathered from them alone: under ZeRO-3 nothing where each holds other experts.
+TEST(Experts, weights_are_gathered_among_the_ranks_that_hold_them) {
+  const Layout layout = layout_of("data=16,zero=3", 16);
+  EXPECT_EQ(expert_axis(layout, {.count = 8, .of_token = 2, .parallel = 8}).size, 2);
+  EXPECT_EQ(expert_axis(layout, {.count = 16, .of_token = 2, .parallel = 16}).size, 1);
+  EXPECT_EQ(expert_axis(layout, {.count = 8, .of_token = 2}).size, 16);
+  EXPECT_EQ(expert_axis(layout_of("data=8,tensor=2,zero=3", 16), {.count = 8, .of_token = 2, .parallel = 8}).size, 2);
+}
+
+// Whole experts are not cut by the tensor ranks, which send rows of their own; the feed-forward has no all_reduce then.
+TEST(Experts, tensor_ranks_share_whole_experts) {
+  const Layout layout = layout_of("data=8,tensor=2,sequence_parallel=1", 16);
+  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2}), 4 * mixtral_expert);
+  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2, .parallel = 8}), mixtral_expert);
+}
+
+// Of the all_gathers and reduce_scatters of a block half are the feed-forward's.
+TEST(Experts, whole_experts_need_no_tensor_collectives) {
+  const Cluster cluster = cluster_preset("h100");
+  const Layout layout = layout_of("data=4,tensor=2,sequence_parallel=1", 8);
+  const auto tensor = [&](const Implementation& program) {
+    return block_time(mixtral(), cluster, layout, program, 4096).forward.tensor;
+  };
+  const Implementation whole = with_experts({.count = 8, .of_token = 2, .parallel = 8});
+  EXPECT_NEAR(tensor(whole) - expert_time(mixtral(), cluster, layout, whole, 4096).messages,
+              tensor(with_experts({.count = 8, .of_token = 2})) / 2, 1e-9);
+}
+
+TEST(Experts, a_program_may_send_a_row_once) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const ModelConfig model = model_of(48, 2048, 32, 4, 8 * 768, 151936);
+  Implementation program = with_experts({.count = 128, .of_token = 8, .parallel = 32});
+  const double each = expert_time(model, cluster, layout_of("data=32", 32), program, 4096).messages;
+  program.sends_rows_once = true;
+  EXPECT_LT(expert_time(model, cluster, layout_of("data=32", 32), program, 4096).messages, 0.6 * each);
+}
+
+// Few rows: the weights of all experts of a rank are read for them, 32 of 3 x 7168 x 2048 in 16 bits.
+TEST(Experts, each_expert_is_read) {
+  const Cluster cluster = cluster_preset("h100");
+  const ModelConfig model = model_of(61, 7168, 128, 128, 8 * 2048, 129280);
+  const Implementation program = with_experts({.count = 256, .of_token = 8, .parallel = 8});
+  const double bytes = 32 * 3.0 * 7168 * 2048 * 2;
+  EXPECT_GT(expert_time(model, cluster, layout_of("data=8", 8), program, 64).forward,
+            traffic_seconds(cluster.device, bytes));
+}
+
+TEST(Experts, messages_may_go_beside_other_work) {
+  const Cluster cluster = cluster_preset("h100:4");
+  const Layout layout = layout_of("data=32", 32);
+  Implementation program = with_experts({.count = 128, .of_token = 8, .parallel = 32});
+  const auto sent = [&] {
+    return block_time(model_of(48, 2048, 32, 4, 8 * 768, 151936), cluster, layout, program, 4096).forward.tensor;
+  };
+  const double alone = sent();
+  program.overlaps_experts = true;
+  EXPECT_LT(sent(), 0.8 * alone);
+  EXPECT_GT(sent(), 0);
 }
 
 TEST(Experts, train_has_none) {

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "io/file.hpp"
-#include "tests/published/published_case.hpp"
+#include "tests/published/case_report.hpp"
 
 namespace espalier {
 namespace {
@@ -38,6 +38,16 @@ TEST(PublishedModels, intervals_hold_what_was_measured) {
   EXPECT_LE(held, rows);
 }
 
+// A copy of the states on each node would be faster here; it is not what published programs do, unless they say so.
+TEST(PublishedModels, states_are_shared_by_all_replicas) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,"
+      "zero_stage,recompute,network_gbps,program,iter_time_s\n"
+      "zero,x,72,14336,64,250880,2048,A100-80GB,384,4,12,8,2048,2,fp16,1,full,50,splits_messages reduces_all,100\n");
+  ASSERT_TRUE(cases[0].price) << cases[0].published.why_not;
+  EXPECT_EQ(cases[0].price->layout.shards(), 8);
+}
+
 // Experts: more weights and messages than the dense model of a token, the same work.
 TEST(PublishedModels, mixtures_of_experts_are_priced) {
   const std::string row = ",x,32,4096,32,14336,32000,4096,H100-80GB,64,1,1,64,256,1,bf16,none,1,swiglu,";
@@ -50,7 +60,8 @@ TEST(PublishedModels, mixtures_of_experts_are_priced) {
       "8,,8,\n");
   ASSERT_TRUE(cases[0].price && cases[1].price && cases[2].price) << cases[2].published.why_not;
   const auto forward = [&](std::size_t i) { return (*cases[i].price)[Phase::forward]; };
-  EXPECT_NEAR(forward(1), forward(0), 1e-6) << "one of eight experts: the work of a dense model";
+  EXPECT_GT(forward(1), forward(0)) << "one of eight experts: the work of a dense model, router and copies";
+  EXPECT_LT(forward(1), 1.05 * forward(0));
   EXPECT_GT(forward(2), 1.3 * forward(0));
   EXPECT_NEAR((*cases[0].price)[Phase::tensor_comm], 0, 1e-9);
   EXPECT_GT((*cases[2].price)[Phase::tensor_comm], 1.5 * (*cases[1].price)[Phase::tensor_comm]);
@@ -61,6 +72,22 @@ TEST(PublishedModels, mixtures_of_experts_are_priced) {
             4 * cases[0].price->memory.front()[Category::optimizer])
       << "of which the replicas are fewer";
   EXPECT_EQ(cases[3].published.why_not, "a mixture of experts: top_k is missing");
+}
+
+// Qwen3, GPT-OSS and Mixtral; four bits. Releases of one program differ by up to 1.5 times on a mixture of experts.
+TEST(PublishedModels, times_of_mixtures_of_experts_and_of_four_bits_are_predicted) {
+  std::vector<double> of_experts;
+  std::vector<double> of_others;
+  for (const PricedCase& each : price_table(read_file(ESPALIER_EXPERT_ROWS, ExitCode::data))) {
+    ASSERT_TRUE(each.predicted_seconds) << each.published.why_not;
+    (each.published.problem.implementation.experts.count > 0 ? of_experts : of_others).push_back(each.time_error());
+  }
+  EXPECT_EQ(of_experts.size(), 35u);
+  EXPECT_LT(summary_of(of_experts).median, 0.20);
+  EXPECT_LT(summary_of(of_experts).worst, 0.50);
+  EXPECT_EQ(of_others.size(), 14u);
+  EXPECT_LT(summary_of(of_others).median, 0.08);
+  EXPECT_LT(summary_of(of_others).worst, 0.15);
 }
 
 TEST(PublishedModels, four_bits_are_of_blackwell) {

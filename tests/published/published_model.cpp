@@ -85,7 +85,10 @@ ModelConfig published_model(const CsvRow& row, const Implementation& implementat
   model.num_kv_heads = row.whole("kv_heads").value_or(0);
   model.ffn_hidden_size = row.whole("ffn_hidden").value_or(4 * model.hidden_size);
   model.vocab_size = row.whole("vocab").value_or(default_vocabulary);
-  if (model.num_heads > 0 && model.hidden_size % model.num_heads != 0)  // heads are rounded up
+  model.window = row.whole("window").value_or(0);
+  model.full_layers = row.whole("full_layers").value_or(0);
+  model.head_dim = row.whole("head_dim").value_or(0);
+  if (!row.has("head_dim") && model.num_heads > 0 && model.hidden_size % model.num_heads != 0)  // heads are rounded up
     model.head_dim = model.hidden_size / model.num_heads + 1;
   const Experts& experts = implementation.experts;
   if (experts.count > 0)

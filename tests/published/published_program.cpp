@@ -33,6 +33,8 @@ constexpr std::array words{Word{"fused_attention", &Implementation::fused_attent
                            Word{"fused_elementwise", &Implementation::fused_elementwise},
                            Word{"fused_optimizer", &Implementation::fused_optimizer},
                            Word{"fused_loss", &Implementation::fused_loss},
+                           Word{"sends_rows_once", &Implementation::sends_rows_once},
+                           Word{"overlaps_experts", &Implementation::overlaps_experts},
                            Word{"reduces_all", &Implementation::reduces_all}};
 
 struct MemoryWord {

@@ -179,6 +179,7 @@ class SpaceReader {
       refuse(fmt::format("ZeRO stage {} is unknown (0 to 3, FSDP, none)", row_.text("zero_stage")));
     if (space_.pipeline.value_or(1) > 1 && space_.zero_stage.value_or(0) > 1)
       space_.zero_stage = 1;
+    space_.shard_over = ShardOver::all;  // no row tells otherwise: a copy on each node is what the search would choose
   }
 
   const CsvRow& row_;

@@ -14,6 +14,7 @@
 #include "io/config/key_reader.hpp"
 #include "io/input_limits.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "models/presets.hpp"
@@ -133,12 +134,15 @@ PlannedModel planned_model(const std::string& name_or_file) {
     return parse_planned_model(read_file(name_or_file, ExitCode::usage, LargestFile::config), name_or_file);
   const std::vector<std::string>& known = model_preset_names();
   if (std::ranges::find(known, name_or_file) == known.end())
-    throw Error(ExitCode::usage, {.what = "unknown model",
-                                  .got = name_or_file.empty() ? "nothing" : name_or_file,
-                                  .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(known, ", ")),
-                                  .todo = did_you_mean(name_or_file, known,
-                                                       "name one of these, or a TOML file with the shape under [model] "
-                                                       "(docs/planner.md)")});
+    throw Error(ExitCode::usage,
+                {.what = "unknown model",
+                 .got = name_or_file.empty() ? "nothing" : name_or_file,
+                 .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(known, ", ")),
+                 .todo = contains(lower_case(name_or_file), "mixtral") || contains(lower_case(name_or_file), "moe")
+                             ? "name a dense model: mixtures of experts cannot be planned yet"
+                             : did_you_mean(name_or_file, known,
+                                            "name one of these, or a TOML file with the shape under [model] "
+                                            "(docs/planner.md)")});
   const ModelConfig model = model_preset(name_or_file);
   return {.model = model, .name = name_or_file, .sequence_length = model.learned_positions(), .notes = {}};
 }
