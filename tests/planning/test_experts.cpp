@@ -69,9 +69,9 @@ TEST(Experts, a_token_takes_the_work_of_its_experts) {
 TEST(Experts, ranks_that_share_experts_hold_their_part_of_them) {
   for (const int ranks : {1, 2, 4, 8}) {
     const Experts experts{.count = 8, .of_token = 2, .parallel = ranks};
-    EXPECT_EQ(expert_parameters_on_rank(mixtral(), {}, experts), 8 / ranks * mixtral_expert);
+    EXPECT_EQ(expert_parameters_on_rank(mixtral(), {}, experts), 8.0 / ranks * mixtral_expert);
     EXPECT_EQ(parameters_per_layer_on_rank(mixtral(), {}, experts),
-              mixtral_attention + 2 * 4096 + 8 / ranks * mixtral_expert);
+              mixtral_attention + 2 * 4096 + 8.0 / ranks * mixtral_expert);
     // 64 replicas under ZeRO-1: all share the optimizer of what they have alike, 64 / ranks that of an expert.
     const double others = 32 * (mixtral_attention + 2 * 4096) + mixtral_outside;
     const double held = 32 * (8.0 / ranks) * mixtral_expert;
