@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/nearest_multiples.hpp"
+#include "core/nearest_sizes.hpp"
 #include "models/largest_model.hpp"
 
 namespace espalier {
@@ -70,15 +70,6 @@ std::vector<std::string> problems(const ModelConfig& model) {
                                   rotary.high_frequency_factor, rotary.low_frequency_factor));
   }
   return found;
-}
-
-std::vector<Index> tensor_degrees(const ModelConfig& model) {
-  const Index kv_heads = model.kv_heads();
-  std::vector<Index> degrees;
-  for (Index n = 1; n <= std::min(model.num_heads, model.vocab_size); ++n)
-    if (model.num_heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0) && model.ffn_hidden_size % n == 0)
-      degrees.push_back(n);
-  return degrees;
 }
 
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {

@@ -71,9 +71,6 @@ struct ModelConfig {
 /// 0 says. All that read or name a model give it in this spelling; kv_heads() and head_size() are numbers in any.
 ModelConfig in_one_spelling(ModelConfig model);
 
-/// Numbers of tensor ranks that can share the model, in order.
-std::vector<Index> tensor_degrees(const ModelConfig& model);
-
 /// Broken rules of a shape, one sentence each with the value got; empty when it can be built.
 std::vector<std::string> problems(const ModelConfig& model);
 

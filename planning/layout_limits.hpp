@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "planning/price_layout.hpp"
 
@@ -12,13 +10,8 @@
 
 namespace espalier {
 
-/// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
+/// Why the layout cannot exist on this machine, or anywhere (models/layout_rules.hpp); empty when it can.
 std::string why_impossible(const PlanProblem& problem, const Layout& layout);
-
-/// Of the sizes from 1 to `most` that are possible, the nearest below `wanted` and the nearest above it, at most
-/// `farthest` away.
-std::vector<Index> nearest_sizes(Index wanted, Index most, const std::function<bool(Index)>& possible,
-                                 Index farthest = 4096);
 
 /// Bytes of a device for what `train` allocates.
 std::size_t room_bytes(const PlanProblem& problem);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/nearest_sizes.hpp"
 #include "io/units.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"

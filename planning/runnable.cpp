@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/layout_rules.hpp"
+
 namespace espalier {
 namespace {
 
@@ -19,9 +21,8 @@ std::vector<std::string> lacks_of_layout(Index num_layers, const Layout& layout)
     lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
   if (!has_list(layout.schedule))
     lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
-  if (Index{layout.pipeline} * layout.virtual_stages > num_layers)  // priced with the embedding or head alone on a part
-    lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} virtual stages of {} layers",
-                                layout.pipeline, layout.virtual_stages, num_layers));
+  if (const std::string parts = why_too_many_parts(num_layers, layout); !parts.empty())
+    lacks.push_back("train wants a layer on every part: " + parts);
   return lacks;
 }
 

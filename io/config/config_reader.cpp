@@ -126,9 +126,12 @@ void ConfigReader::problem(std::string_view section, std::string_view key, std::
 }
 
 void ConfigReader::problem(std::string_view section, const std::string& sentence) {
+  std::set<std::string> refused;
+  for (const std::string& name : data_->refused_keys)
+    refused.insert(name.substr(name.find('.') + 1));
   std::istringstream words(sentence);
   for (std::string word; words >> word;)
-    if (was_refused(section, word))
+    if (refused.contains(word))
       return;
   const std::size_t space = sentence.find(' ');
   problem(section, sentence.substr(0, space), sentence.substr(space + 1));

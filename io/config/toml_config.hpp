@@ -78,8 +78,8 @@ class ConfigReader {
   /// "batch.sequence_length". Where the value of one was refused, a default stands in its place, and nothing is added.
   void problem(std::string_view section, std::string_view key, std::string message,
                std::initializer_list<std::string_view> others = {});
-  /// The same of a sentence that begins with its key and names the others of its section: "hidden_size 130 is not
-  /// divisible by num_heads 4".
+  /// The same of a sentence that begins with its key and names the others, of any section, as words of their own:
+  /// "hidden_size 130 is not divisible by num_heads 4".
   void problem(std::string_view section, const std::string& sentence);
   bool has_problems() const;
   std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file

@@ -144,7 +144,7 @@ expect 2 "go together" "$espalier" data pack --output a.bin --validation v.bin t
 expect 2 "global_batch_size" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_sise=8 model.hidden_size=33 run.steps=-1
 once "error"
 says "num_heads" "-1"
-expect 2 "nearest that are" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_size=7
+expect 2 "global_batch_size: 7 is not divisible by micro_batch_size" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_size=7
 expect 2 "max_sequence_length" "$espalier" train run.toml batch.sequence_length=64
 expect 2 "missing.toml" "$espalier" train missing.toml
 # Options of builds for GPUs, where this is one for CPUs: not in the help, but explained to whoever gives one.

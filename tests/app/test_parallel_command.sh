@@ -100,34 +100,34 @@ input() {
   exits 2 "$mpiexec" -n 4 "$espalier" train tiny.toml parallel.tensor=3 parallel.pipeline=9 'parallel.layers_per_stage=[1,2]'
   says "5 problems" "tensor 3 x pipeline 9 takes 27 ranks or a multiple, but there are 4" \
     "nearest layouts of 4 ranks that fit: tensor" \
-    "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6; numbers of ranks that can share this model: 1, 2, 4" "ffn_hidden_size" \
-    "9 stages are more than the 8 layers" "has 2 numbers, wanted 9"
+    "parallel.tensor: 3 cannot share num_heads 4 (nearest: tensor 2 or 4, num_heads 3 or 6)" "parallel.tensor: 3 cannot share ffn_hidden_size" \
+    "pipeline: 9 x virtual_stages 1 = 9 parts are more than num_layers 8" "layers_per_stage: has 2 numbers, wanted 9"
   [[ $(grep -cF "error" out.txt) == 1 ]] || fail "more than one rank reports"
   [[ ! -e run ]] || fail "something was written before the config was checked"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.tensor=2 parallel.data=3
   says "2 problems" "tensor 2 x data 3 x pipeline 1 takes 6 ranks, but there are 4" "tensor 2 x data 2 x pipeline 1" \
-    "8 is not divisible by micro_batch_size 2 x 3 replicas"
+    "global_batch_size: 8 is not divisible by micro_batch_size 2 x data 3"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.tensor=4 model.num_heads=6 model.hidden_size=36 \
     model.ffn_hidden_size=66 model.vocab_size=3
-  says "num_heads: 6 cannot be shared" "4 and 8" "ffn_hidden_size: 66 cannot be shared" "64 and 68" \
-    "3 is less than the 4 ranks of tensor"
+  says "tensor: 4 cannot share num_heads 6" "num_heads 4 or 8" "tensor: 4 cannot share ffn_hidden_size 66" \
+    "ffn_hidden_size 64 or 68" "tensor: 4 cannot share vocab_size 3"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.data=4 batch.global_batch_size=12
-  says "12 is not divisible by micro_batch_size 2 x 4 replicas" "8 and 16"
+  says "global_batch_size: 12 is not divisible by micro_batch_size 2 x data 4" "8 or 16, or micro_batch_size 1"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.tensor=2 parallel.sequence_parallel=true \
     batch.micro_batch_size=1 batch.sequence_length=15
-  says "15 rows cannot be shared by 2 ranks" "14 and 16"
+  says "15 rows, which tensor 2 does not divide" "14 or 16 rows"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.pipeline=4 parallel.virtual_stages=3 \
     parallel.schedule=interleaved
-  says "4 stages x 3 virtual stages are more than the 8 layers"
+  says "pipeline: 4 x virtual_stages 3 = 12 parts are more than num_layers 8"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
-  says "1f1b runs one virtual stage per stage, not 2" "interleaved"
+  says "schedule: 1f1b has one virtual stage per stage, not virtual_stages 2" "interleaved"
   local sharded=("$espalier" train tiny.toml --dry-run batch.micro_batch_size=1 parallel.zero_stage=3 parallel.shard_over=node)
   exits 0 "${sharded[@]}" --ranks 8 --ranks-per-node 4
   says "ZeRO-3 over 4 replicas of a node"
   exits 2 "${sharded[@]}" --ranks 8
   says "nobody says how many ranks a node has" "--ranks-per-node M"
   exits 2 "${sharded[@]}" --ranks 8 --ranks-per-node 3
-  says "nodes hold unlike numbers of replicas" "on nodes of 3 ranks"
+  says "nodes of 3 ranks hold unlike numbers of the 8 replicas"
   exits 2 "$espalier" train tiny.toml --ranks-per-node 2
   says "belongs to --dry-run"
   exits 0 "$mpiexec" -n 2 "$espalier" train tiny.toml run.directory=node run.steps=1 parallel.zero_stage=3 parallel.shard_over=node
@@ -135,12 +135,12 @@ input() {
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.virtual_stages=2 parallel.schedule=interleaved
   says "need a pipeline of two stages or more"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 'parallel.layers_per_stage=[3,4]'
-  says "sums up to 7, but there are 8 layers"
+  says "layers_per_stage: adds up to 7, not to num_layers 8"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 3 parallel.pipeline=3 parallel.assignment=round_robin \
     parallel.schedule=gpipe
   says "round_robin deals 8 layers out to 3 stages unevenly" "6 and 9"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 16 parallel.pipeline=16
-  says "16 stages are more than the 8 layers; the most is 8"
+  says "16 parts are more than num_layers 8 (nearest: pipeline 8)"
   exits 2 "$espalier" train tiny.toml --dry-run 'parallel.order="tp,pp,pp"'
   says "order"
   exits 2 "$espalier" train tiny.toml --dry-run parallel.schedule=1f2b
@@ -188,7 +188,7 @@ verify() {
     fail "the largest error is not placed"
   exits 0 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=6 precision.residual=state
   once "warning: precision.residual and precision.gradient_reduction do nothing: compute is fp32"
-  says "skipped, 2 layouts: model.num_heads: 4 cannot be shared by 3 ranks" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
+  says "skipped, 2 layouts: parallel.tensor: 3 cannot share num_heads 4" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
   exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4
   says "--reference dat=4" "did you mean \"data\"?"
   grep -q "relative errors" out.txt && fail "a table begins before its reference is known"

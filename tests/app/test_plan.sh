@@ -145,7 +145,7 @@ refused() {  # refused FILE COMMAND...: ends with 2, an error and JSON
 refused none.json "${large[@]}" --cluster a100-40 --top 3
 json none.json 'j["ranking"] == [] and "fits" in j["no_layout"]["what"] and len(j["rejections"]) == 3 and j["plain_ideas"] and j["too_large"] > 0'
 refused none.json "${asked[@]}" --layout data=7
-json none.json '"does not divide" in j["layouts"][0]["impossible"]'
+json none.json '"is not divisible by" in j["layouts"][0]["impossible"]'
 refused none.json "${large[@]}" --cluster a100-40 --scale 8,16
 json none.json 'all("no layout" in point["limited_by"] for point in j["points"])'
 refused none.json "${large[@]}" --cluster h100:64 --cluster v100:64 --devices 8
@@ -293,5 +293,5 @@ says 'got:    model.position = "alibi"' 'position = "rotary"' "where:  keys.toml
   "change these keys of [model]"
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused
-says "train wants a layer on every part: 7 stages x 2 virtual stages of 12 layers"
+says "train wants a layer on every part: pipeline 7 x virtual_stages 2 = 14 parts are more than num_layers 12"
 summary

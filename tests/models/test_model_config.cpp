@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "models/cost.hpp"
+#include "models/layout_rules.hpp"
 #include "models/presets.hpp"
 
 using namespace espalier;

@@ -170,7 +170,8 @@ TEST(LayoutOption, train_wants_a_layer_on_every_part) {
   const Layout bare_ends = parse_layout("pipeline=7,virtual_stages=2", {.global_batch = 14});
   ASSERT_EQ(why_impossible(problem, bare_ends), "");
   EXPECT_EQ(why_not_runnable(problem, bare_ends),
-            "train wants a layer on every part: 7 stages x 2 virtual stages of 12 layers");
+            "train wants a layer on every part: pipeline 7 x virtual_stages 2 = 14 parts are more than num_layers 12 "
+            "(nearest: pipeline 6)");
   EXPECT_EQ(why_not_runnable(problem, parse_layout("pipeline=6,virtual_stages=2", {.global_batch = 12})), "");
   LayoutSpace space{.num_devices = 14, .global_batch = 14};
   space.pipeline = 7;

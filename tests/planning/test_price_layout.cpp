@@ -95,30 +95,38 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   const PlanProblem problem = problem_of("gpt2-124m", "a100-80:4", 1024);
   const auto why = [&](const char* text) { return why_impossible(problem, layout_of(text, 32)); };
   EXPECT_EQ(why("tensor=4,data=8"), "");
-  EXPECT_EQ(why("tensor=8,data=4"), "tensor 8 does not divide the 12 heads (nearest: 6 or 12)");
-  EXPECT_NE(why("pipeline=16,data=2").find("the model has 12 (nearest: 14)"), std::string::npos);  // ends of their own
-  EXPECT_NE(why("data=32,micro_batch=2").find("does not divide the global batch of 32 (nearest: 64)"),
+  EXPECT_EQ(why("tensor=8,data=4"), "tensor 8 cannot share num_heads 12 (nearest: tensor 6 or 12, num_heads 8 or 16)");
+  EXPECT_NE(why("pipeline=16,data=2").find("more than num_layers 12 (nearest: pipeline 12)"), std::string::npos);
+  EXPECT_NE(why("data=32,micro_batch=2")
+                .find("global_batch_size 32 is not divisible by micro_batch_size 2 x data 32 (nearest: 64, or "
+                      "micro_batch_size 1)"),
             std::string::npos);
-  EXPECT_NE(why("data=10,micro_batch=2").find("does not divide the global batch of 32 (nearest: 20 or 40)"),
+  EXPECT_NE(why("data=10,micro_batch=2")
+                .find("global_batch_size 32 is not divisible by micro_batch_size 2 x data 10 (nearest: 20 or 40)"),
             std::string::npos);
   EXPECT_NE(why("data=4,precision=fp8").find("a100-80 has no fp8"), std::string::npos);
   EXPECT_EQ(why("data=64"), "it needs 64 devices, the machine has 32");
   PlanProblem few_tokens = problem;
   few_tokens.model.vocab_size = 3;
   EXPECT_EQ(why_impossible(few_tokens, layout_of("tensor=4,data=8", 32)),
-            "tensor 4 has more ranks than the vocabulary has tokens (3) (nearest: 3)");
-  EXPECT_NE(why("context=3").find("does not divide the sequence of 1024 tokens (nearest: 2 or 4)"), std::string::npos);
+            "tensor 4 cannot share vocab_size 3 (nearest: tensor 3, vocab_size 4)");
+  EXPECT_NE(why("context=3").find("does not divide sequence_length 1024 (nearest: 2 or 4)"), std::string::npos);
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
-              std::string(schedule) + " has one virtual stage per stage, not 2: schedule=interleaved");
+              fmt::format("schedule {} has one virtual stage per stage, not virtual_stages 2; interleaved, gpipe and "
+                          "sequential have several",
+                          schedule));
   for (const char* chunks : {"", ",virtual_stages=3"})
-    EXPECT_EQ(why(("pipeline=2,schedule=zero_bubble_v" + std::string(chunks)).c_str()),
-              fmt::format("zero_bubble_v has two virtual stages per stage, not {}: virtual_stages=2", *chunks ? 3 : 1));
+    EXPECT_EQ(
+        why(("pipeline=2,schedule=zero_bubble_v" + std::string(chunks)).c_str()),
+        fmt::format("schedule zero_bubble_v has two virtual stages per stage, not virtual_stages {}", *chunks ? 3 : 1));
   EXPECT_EQ(why("data=8,schedule=zero_bubble_v"), "");  // one stage has no schedule
   PlanProblem llama = problem_of("llama-3.2-3b", "h100:4", 1024);
   EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
   const std::string heads = why_impossible(llama, layout_of("tensor=3", 32));
-  EXPECT_NE(heads.find("8 heads of keys and values nor is a multiple (nearest: 2 or 4)"), std::string::npos) << heads;
+  EXPECT_NE(heads.find("tensor 3 cannot share num_kv_heads 8 (nearest: tensor 2 or 4, num_kv_heads 6 or 9)"),
+            std::string::npos)
+      << heads;
   EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)), "");
   llama.cluster.device.rate(Precision::bf16) = {};
   EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)),

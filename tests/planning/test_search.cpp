@@ -335,7 +335,7 @@ TEST(Search, a_batch_that_does_not_divide_hides_no_memory) {
   const std::string large = impossible_text(problem_of("gpt-200b", "a100-40:64"), layout_of("data=512", 1000));
   EXPECT_THAT(large, HasSubstr("(nearest: 512 or 1024); with a batch that divides it does not fit: stage 0 needs 3."));
   EXPECT_EQ(impossible_text(problem_of("gpt2-124m", "a100-80", 1024), layout_of("data=8", 12)),
-            "micro-batch 1 x data 8 does not divide the global batch of 12 (nearest: 8 or 16)");
+            "global_batch_size 12 is not divisible by micro_batch_size 1 x data 8 (nearest: 8 or 16)");
 }
 
 // Two columns, and the difference between them is said.

@@ -204,8 +204,9 @@ TEST(PlainIdeas, plain_ideas_are_rejected_for_what_they_are) {
   EXPECT_THAT(faster, Not(HasSubstr("slower by -")));
   const std::string fewer = reasons(problem_of("gpt-22b", "h100:64"), {.num_devices = 512, .global_batch = 256},
                                     "tensor=4,data=128,pipeline=1");
-  EXPECT_THAT(fewer,
-              StartsWith("data parallelism alone: micro-batch 1 x data 512 does not divide the global batch of 256"));
+  EXPECT_THAT(
+      fewer,
+      StartsWith("data parallelism alone: global_batch_size 256 is not divisible by micro_batch_size 1 x data 512"));
   EXPECT_THAT(fewer, HasSubstr("(nearest: 512); with a batch that divides it does not fit: stage 0 needs"));
   // An idea is rejected for what is best about it, not for choices that nobody would make with it.
   const LayoutSpace many{.num_devices = 512, .global_batch = 1024};

@@ -127,8 +127,9 @@ TEST(RunConfig, PositionInTheFile) { EXPECT_CONTAINS(error_of("[batch]\nmicro_ba
 
 TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"parallel.data=3"}, 4), "parallel.data");
-  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=3"}, 3), "num_heads: 4 cannot be shared by 3 ranks");
-  EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8), "8 stages are more than the 4 layers");
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=3"}, 3), "parallel.tensor: 3 cannot share num_heads 4");
+  EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8),
+                  "parallel.pipeline: 8 x virtual_stages 1 = 8 parts are more than num_layers 4");
 }
 
 // What is advised passes the checks of this config: the ranks that were forgotten, or layouts of those that there are.
@@ -143,7 +144,7 @@ TEST(RunConfig, ModelsThatCannotBe) {
                            {"model.num_kv_heads=2", "model.num_heads=6", "model.hidden_size=24",
                             "model.ffn_hidden_size=24", "parallel.tensor=3"},
                            3),
-                  "num_kv_heads: 2 heads cannot be shared by 3 ranks of tensor, nor be copied evenly");
+                  "parallel.tensor: 3 cannot share num_kv_heads 2");
 }
 
 TEST(RunConfig, AdviceOnALayoutCanBeFollowed) {

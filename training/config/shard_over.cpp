@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "io/units.hpp"
+#include "models/layout_rules.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/mesh/host_ranks.hpp"
 
@@ -75,7 +76,7 @@ int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {
   const int replicas = replicas_of_a_node(mesh, static_cast<int>(ranks_per_node));
   if (replicas == 0)
     throw Error(ExitCode::usage,
-                {.what = "nodes hold unlike numbers of replicas",
+                {.what = unlike_nodes_text(ranks_per_node, mesh.degree(Axis::dp)),
                  .where = setting,
                  .got = fmt::format("{} on nodes of {} ranks", mesh.text(), ranks_per_node),
                  .wanted = "as many replicas of each stage on every node",

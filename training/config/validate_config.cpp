@@ -10,13 +10,12 @@
 #include <numeric>
 #include <optional>
 
-#include "core/nearest_multiples.hpp"
+#include "core/nearest_sizes.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/nearest_word.hpp"
 #include "io/units.hpp"
-#include "models/recompute.hpp"
+#include "models/layout_rules.hpp"
 #include "parallel/mesh/mesh_layout.hpp"
-#include "parallel/schedule/pipeline_schedule.hpp"
 #include "training/step/loss_scaler.hpp"
 
 namespace espalier {
@@ -78,19 +77,6 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
   return std::nullopt;
 }
 
-void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
-  const Index unit = replicas * c.layout.micro_batch;
-  const bool has_shares = c.layout.global_batch % replicas == 0;
-  const Index size = std::gcd(c.layout.global_batch / replicas, c.layout.micro_batch);
-  if (unit > 0 && c.layout.global_batch % unit != 0)
-    reader.problem("batch", "global_batch_size",
-                   fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}{}",
-                               c.layout.global_batch, c.layout.micro_batch, replicas,
-                               fmt::join(nearest_multiples(c.layout.global_batch, unit), " and "),
-                               has_shares ? fmt::format("; or micro_batch_size {}", size) : std::string()),
-                   {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
-}
-
 // Ranges keep single keys sane; here what several of them make together.
 void check_sizes(const RunConfig& c, ConfigReader& reader) {
   constexpr double countable = 0x1p62;  // of a 63-bit integer, with room for factors of ours
@@ -112,18 +98,6 @@ void check_sizes(const RunConfig& c, ConfigReader& reader) {
         fmt::format("{} steps of {} tokens are more tokens than can be counted", c.total_steps(), c.tokens_per_step()));
 }
 
-// The ranks plan, prove and keep the lists of a whole step.
-void check_microbatches(const RunConfig& c, ConfigReader& reader, Index replicas) {
-  constexpr Index most = 1 << 16;
-  const Index microbatches = c.layout.global_batch / (c.layout.micro_batch * replicas);
-  if (microbatches > most)
-    reader.problem("batch", "global_batch_size",
-                   fmt::format("{} makes {} micro-batches a step on each replica, wanted at most {}: raise "
-                               "micro_batch_size, or take more replicas",
-                               c.layout.global_batch, microbatches, most),
-                   {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
-}
-
 void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
   if (c.minimum_learning_rate > c.learning_rate)
     reader.problem("optimizer", "minimum_learning_rate",
@@ -137,42 +111,6 @@ void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
                    {"optimizer.warmup_steps"});
 }
 
-void check_tensor(const RunConfig& c, ConfigReader& reader) {
-  const Index tensor = c.layout.tensor;
-  const auto wants_multiple = [&](const char* section, const char* key, Index value) {
-    if (value % tensor != 0)
-      reader.problem(section, key,
-                     fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}; numbers of "
-                                 "ranks that can share this model: {}",
-                                 value, tensor, fmt::join(nearest_multiples(value, tensor), " and "),
-                                 fmt::join(tensor_degrees(c.model.shape), ", ")),
-                     {"parallel.tensor"});
-  };
-  wants_multiple("model", "num_heads", c.model.shape.num_heads);
-  if (const Index kv_heads = c.model.shape.kv_heads();
-      kv_heads != c.model.shape.num_heads && kv_heads % tensor != 0 && tensor % kv_heads != 0)
-    reader.problem(
-        "model", "num_kv_heads",
-        fmt::format("{} heads cannot be shared by {} ranks of tensor, nor be copied evenly; the nearest numbers that "
-                    "can be shared: {}",
-                    kv_heads, tensor, fmt::join(nearest_multiples(kv_heads, tensor), " and ")),
-        {"parallel.tensor"});
-  wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
-  if (c.model.shape.vocab_size < tensor)
-    reader.problem(
-        "model", "vocab_size",
-        fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor),
-        {"parallel.tensor"});
-  const Index rows = c.layout.micro_batch * c.sequence_length;
-  if (c.layout.sequence_parallel && rows % tensor != 0)
-    reader.problem("parallel", "sequence_parallel",
-                   fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
-                               "tensor; the nearest numbers of rows that can: {}",
-                               c.layout.micro_batch, c.sequence_length, rows, tensor,
-                               fmt::join(nearest_multiples(rows, tensor), " and ")),
-                   {"batch.micro_batch_size", "batch.sequence_length", "parallel.tensor"});
-}
-
 void check_round_robin(const RunConfig& c, ConfigReader& reader) {
   if (c.layout.virtual_stages != 1 || !c.layout.layers.empty())
     reader.problem("parallel", "assignment",
@@ -184,53 +122,6 @@ void check_round_robin(const RunConfig& c, ConfigReader& reader) {
                                c.model.shape.num_layers, c.layout.pipeline,
                                fmt::join(nearest_multiples(c.model.shape.num_layers, c.layout.pipeline), " and ")),
                    {"model.num_layers", "parallel.pipeline"});
-}
-
-void check_pipeline(const RunConfig& c, ConfigReader& reader) {
-  const Index layers = c.model.shape.num_layers;
-  const Index stages = c.layout.pipeline;
-  const bool round_robin = c.layout.assignment == Assignment::round_robin;
-  if (round_robin)
-    check_round_robin(c, reader);
-  const Index chunks = round_robin ? std::max<Index>(1, layers / stages) : c.layout.virtual_stages;
-  if (chunks > 1 && stages == 1)
-    reader.problem("parallel", round_robin ? "assignment" : "virtual_stages",
-                   fmt::format("{} virtual stages per stage need a pipeline of two stages or more", chunks),
-                   {"parallel.pipeline"});
-  if (chunks > 1 && !allows_chunks(c.layout.schedule))
-    reader.problem(
-        "parallel", "schedule",
-        fmt::format("{} runs one virtual stage per stage, not {}; interleaved, gpipe and sequential run several",
-                    to_string(c.layout.schedule), chunks),
-        {"parallel.virtual_stages"});
-  if (stages > layers)
-    reader.problem("parallel", "pipeline",
-                   fmt::format("{} stages are more than the {} layers; the most is {}", stages, layers, layers),
-                   {"model.num_layers"});
-  else if (stages * chunks > layers)
-    reader.problem("parallel", "virtual_stages",
-                   fmt::format("{} stages x {} virtual stages are more than the {} layers", stages, chunks, layers),
-                   {"model.num_layers", "parallel.pipeline"});
-  const std::vector<Index>& given = c.layout.layers;
-  if (given.empty() || round_robin)
-    return;
-  const Index sum = std::accumulate(given.begin(), given.end(), Index{0});
-  if (static_cast<Index>(given.size()) != stages * chunks)
-    reader.problem("parallel", "layers_per_stage",
-                   fmt::format("has {} numbers, wanted {} (pipeline {} x virtual_stages {})", given.size(),
-                               stages * chunks, stages, chunks),
-                   {"parallel.pipeline", "parallel.virtual_stages"});
-  else if (sum != layers)
-    reader.problem("parallel", "layers_per_stage", fmt::format("sums up to {}, but there are {} layers", sum, layers),
-                   {"model.num_layers"});
-}
-
-void check_recompute(const RunConfig& c, ConfigReader& reader) {
-  const auto given = static_cast<int>(c.layout.recompute_per_stage.size());
-  if (given > 0 && given != c.layout.pipeline)
-    reader.problem("parallel", "recompute_per_stage",
-                   fmt::format("has {} entries, wanted one for each of the {} stages", given, c.layout.pipeline),
-                   {"parallel.pipeline"});
 }
 
 // Factors of two can be taken off a gradient again without rounding it.
@@ -276,18 +167,23 @@ void check_injected_faults(const RunConfig::Emulate& emulate, ConfigReader& read
 }
 
 // What [batch] and [parallel] must be on these ranks for this model.
-void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) {
-  const std::optional<MeshLayout> mesh = check_mesh(given, reader, world_size);
-  RunConfig c = given;
-  if (c.layout.micro_batch == 0)
-    c.layout.micro_batch = fitting_micro_batch(given, world_size);
+void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
+  const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
+  Layout layout = c.layout;
+  if (layout.micro_batch == 0)
+    layout.micro_batch = fitting_micro_batch(c, world_size);
+  if (layout.data == 0)
+    reader.derive("parallel", "data", {"parallel.tensor", "parallel.pipeline"});
   // On a mesh that is wrong there are the replicas that were asked for.
-  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max(1, c.layout.data);
-  check_batch(c, reader, replicas);
-  check_microbatches(c, reader, replicas);
-  check_tensor(c, reader);
-  check_pipeline(c, reader);
-  check_recompute(c, reader);
+  layout.data = mesh ? mesh->degree(Axis::dp) : std::max(1, layout.data);
+  const Index num_layers = c.model.shape.num_layers;
+  if (layout.assignment == Assignment::round_robin) {
+    check_round_robin(c, reader);
+    layout.virtual_stages = static_cast<int>(std::max<Index>(1, num_layers / layout.pipeline));
+    layout.layers.clear();
+  }
+  for (const LayoutProblem& problem : layout_problems(c.model.shape, c.sequence_length, layout, num_layers))
+    reader.problem(problem.section, problem.sentence);
 }
 
 // The lists parallel to data.train.

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "models/layout_rules.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
