@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/median.hpp"
+#include "diagnosis/loss_causes.hpp"
 #include "diagnosis/loss_course.hpp"
 #include "io/units.hpp"
 
@@ -110,7 +111,7 @@ void find_unfinished_warmup(const RecordedRun& run, std::vector<Finding>& findin
   finding.evidence = {fmt::format("the warm-up has {}, the run {}", counted(setup.warmup_steps, "step"),
                                   counted(setup.total_steps, "step"))};
   finding.changes = {
-      {.setting = fmt::format("optimizer.warmup_steps = {}", std::max<Index>(1, setup.total_steps / 20))}};
+      {.setting = fmt::format("optimizer.warmup_steps = {} (now {})", usual_warmup_steps(run), setup.warmup_steps)}};
   findings.push_back(std::move(finding));
 }
 

@@ -19,6 +19,7 @@ constexpr double too_high = 3;
 constexpr double too_low = 1.0 / 30;
 
 constexpr Index short_warmup = 10;   // steps
+constexpr Index long_warmup = 2000;  // steps
 constexpr Index early_steps = 100;   // in which a warm-up would have helped
 constexpr double fast_decay = 1e-3;  // of a weight in a step: it is gone in a thousand
 constexpr double least_beta2 = 0.9;
@@ -63,14 +64,17 @@ void add_high_rate(const RecordedRun& run, double rate, Finding& finding) {
 
 void add_missing_warmup(const RecordedRun& run, Index step, Finding& finding) {
   const Index warmup = run.setup.warmup_steps;
-  if (warmup >= short_warmup || step > early_steps)
+  const Index usual = usual_warmup_steps(run);
+  if (warmup >= std::min(short_warmup, usual) || step > early_steps)
     return;
-  const auto num_steps = static_cast<Index>(run.steps.size());
   add_cause(finding,
             warmup == 0 ? "there is no warm-up: the first updates take the full rate, while Adam's moments know little"
                         : fmt::format("the warm-up is over after {}", counted(warmup, "step")),
-            fmt::format("optimizer.warmup_steps = {} (now {})", std::clamp<Index>(num_steps / 20, short_warmup, 2000),
-                        warmup));
+            fmt::format("optimizer.warmup_steps = {} (now {})", usual, warmup));
+}
+
+Index length_of(const RecordedRun& run) {
+  return run.setup.total_steps > 0 ? run.setup.total_steps : static_cast<Index>(run.steps.size());
 }
 
 // How many steps had a gradient longer than the clip, and how long the longest was.
@@ -127,11 +131,12 @@ void add_early_end(const RecordedRun& run, double peak, Finding& finding) {
               fmt::format("the learning rate came to its minimum at step {}, with {} to go", decay,
                           counted(run.steps.back().times.step - decay, "step")),
               fmt::format("optimizer.decay_steps = 0 (the last step; now {})", decay));
-  if (run.setup.warmup_steps > num_steps / 2 && peak < 0.9 * run.setup.peak_learning_rate)
+  const Index usual = usual_warmup_steps(run);
+  if (run.setup.warmup_steps > std::max(usual, num_steps / 2) && peak < 0.9 * run.setup.peak_learning_rate)
     add_cause(finding,
               fmt::format("the warm-up of {} lets the rate come to {:.2g} only, of {:g}",
                           counted(run.setup.warmup_steps, "step"), peak, run.setup.peak_learning_rate),
-              fmt::format("optimizer.warmup_steps = {}", std::max<Index>(1, num_steps / 20)));
+              fmt::format("optimizer.warmup_steps = {} (now {})", usual, run.setup.warmup_steps));
 }
 
 // What a gradient of the clip's length gives each weight is nothing beside eps, or eps is large by itself.
@@ -161,6 +166,11 @@ double usual_learning_rate(const ModelConfig& shape) {
   return 6e-4 * std::pow(125e6 / static_cast<double>(std::max<Index>(1, num_parameters(shape))), exponent);
 }
 
+Index usual_warmup_steps(const RecordedRun& run) {
+  const Index steps = length_of(run);
+  return std::clamp(steps / 20, std::clamp<Index>(steps / 2, 1, short_warmup), long_warmup);
+}
+
 Change calmer(const RecordedRun& run) {
   const RunSetup& setup = run.setup;
   if (setup.clip_grad_norm <= 0)
@@ -168,8 +178,10 @@ Change calmer(const RecordedRun& run) {
   const double usual = usual_learning_rate(setup.shape);
   if (setup.peak_learning_rate > too_high * usual)
     return {.setting = rate_setting(run, usual)};
-  return {.setting = fmt::format("optimizer.learning_rate = {:g}, or a longer optimizer.warmup_steps (now {})",
-                                 setup.peak_learning_rate / 2, setup.warmup_steps)};
+  std::string setting = fmt::format("optimizer.learning_rate = {:g}", setup.peak_learning_rate / 2);
+  if (setup.warmup_steps < length_of(run) / 2)
+    setting += fmt::format(", or a longer optimizer.warmup_steps (now {})", setup.warmup_steps);
+  return {.setting = std::move(setting)};
 }
 
 void add_causes_of_instability(const RecordedRun& run, Index step, Finding& finding) {

@@ -189,4 +189,27 @@ TEST(FindDivergence, RunThatEndsInsideItsWarmup) {
   EXPECT_TRUE(find_instability(run).empty());
 }
 
+// A run that follows the advice on its warm-up is not told the contrary, however short it is.
+TEST(FindDivergence, AdviceOnTheWarmupHolds) {
+  for (const Index steps : {1, 2, 8, 30, 100, 400, 100000}) {
+    RecordedRun run = run_of_bytes(course(40, 5.5, 4));
+    run.setup.total_steps = steps;
+    run.setup.warmup_steps = usual_warmup_steps(run);
+    EXPECT_GE(run.setup.warmup_steps, 1);
+    for (RecordedStep& step : run.steps)
+      step.learning_rate = 1e-2 * run.setup.peak_learning_rate;
+    Finding finding;
+    add_causes_of_instability(run, 1, finding);
+    add_causes_of_standstill(run, finding);
+    for (const Change& change : finding.changes)
+      EXPECT_THAT(change.setting, Not(HasSubstr("warmup_steps"))) << steps;
+  }
+  RecordedRun run = run_of_bytes(course(40, 5.5, 4));
+  run.setup.total_steps = 40;
+  run.setup.clip_grad_norm = 1;
+  EXPECT_THAT(calmer(run).setting, Not(HasSubstr("longer"))) << "half of the run warms up";
+  run.setup.total_steps = 400;
+  EXPECT_THAT(calmer(run).setting, HasSubstr("or a longer optimizer.warmup_steps (now 20)"));
+}
+
 }  // namespace
