@@ -15,6 +15,7 @@
 #include "training/config/config_warnings.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/predict_memory.hpp"
+#include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/with_compute_type.hpp"
@@ -165,6 +166,7 @@ void print_recompute(RunConfig config, int ranks) {
 }  // namespace
 
 int dry_run(RunConfig config, int ranks, bool events) {
+  require_cluster(config);
   if (config.layout.layers.empty())
     config.layout.layers = stored_layers(config);  // a resumed run keeps its stages
   const Layout layout = make_run_layout(config, ranks);

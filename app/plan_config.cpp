@@ -56,21 +56,23 @@ void require_settings(const std::vector<std::string>& settings) {
 
 // By its keys: no layout helps there.
 void require_trainable(const ModelConfig& model, const std::string& name) {
-  std::vector<std::string> keys;
+  std::vector<std::string> got;
   std::vector<std::string> wanted;
   for (const UnsupportedPart& part : unsupported_parts(model)) {
-    keys.push_back(fmt::format("model.{}", part.key));
-    wanted.push_back(part.wanted);
+    got.push_back(fmt::format("model.{} = {}", part.key, part.value));
+    wanted.push_back(fmt::format("model.{} = {}", part.key, part.wanted));
   }
-  if (!keys.empty())
-    throw Error(ExitCode::usage,
-                {.what = "no config: train has no such model, it can only be planned",
-                 .where = name,
-                 .got = fmt::format("{}{}", is_file(name) ? "" : "a preset with ", fmt::join(keys, ", ")),
-                 .wanted = fmt::format("the model that train has: {}", fmt::join(wanted, ", ")),
-                 .todo = is_file(name) ? "change these keys of [model] (a preset there may bring them), or leave "
-                                         "--config away"
-                                       : "name a GPT, such as gpt3-6.7b, or leave --config away"});
+  if (got.empty())
+    return;
+  ErrorReport report{.what = "no config: " + why_not_trainable(model), .where = name};
+  report.got = fmt::format("{}{}", is_file(name) ? "" : "a preset with ", fmt::join(got, ", "));
+  if (is_file(name)) {
+    report.wanted = fmt::format("{}", fmt::join(wanted, ", "));
+    report.todo = "change these keys of [model] (a preset there may bring them), or leave --config away";
+  } else {
+    report.todo = "name another model, such as gpt3-175b, or leave --config away: it can be planned";
+  }
+  throw Error(ExitCode::usage, std::move(report));
 }
 
 void require_runnable(const PlanProblem& problem, const Layout& layout) {

@@ -75,7 +75,7 @@ std::vector<std::string> problems(const ModelConfig& model) {
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {
   std::vector<UnsupportedPart> parts;
   if (model.positions == Positions::alibi)
-    parts.push_back({"ALiBi", "position = \"alibi\"", "position = \"rotary\""});
+    parts.push_back({"ALiBi", "position", "\"alibi\"", "\"rotary\" or \"learned\""});
   return parts;
 }
 

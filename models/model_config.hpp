@@ -77,8 +77,9 @@ std::vector<std::string> problems(const ModelConfig& model);
 /// What a model has that `train` cannot build yet.
 struct UnsupportedPart {
   std::string words;   ///< "ALiBi"
-  std::string key;     ///< of [model]: "position = \"alibi\""
-  std::string wanted;  ///< what `train` has instead: "position = \"rotary\""
+  std::string key;     ///< of [model]: "position"
+  std::string value;   ///< "\"alibi\""
+  std::string wanted;  ///< values that `train` has: "\"rotary\" or \"learned\""
 };
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model);
 

@@ -182,12 +182,13 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
                                 devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")};
   }
   const std::string nearest = nearest_possible(problem, space);
-  return {.what = "no layout of this model is possible on this machine",
-          .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
-                                           : fmt::format("{} layouts, all impossible: {}", result.num_considered,
-                                                         result.rejections.front().reason),
-          .wanted = nearest.empty() ? "" : "sizes that divide; the nearest, one of them changed: " + nearest,
-          .todo = "other fixed choices, devices or batch"};
+  return {
+      .what = "no layout of this model is possible on this machine",
+      .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
+                                       : fmt::format("{} layouts, all impossible: {}", result.num_considered,
+                                                     result.rejections.front().reason),
+      .wanted = "sizes that divide",
+      .todo = nearest.empty() ? "fix fewer choices, or change devices and batch" : "change one of these to " + nearest};
 }
 
 }  // namespace espalier

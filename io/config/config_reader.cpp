@@ -75,6 +75,14 @@ void ConfigReader::Data::add_override(std::size_t number, const std::string& tex
   }
 }
 
+void ConfigReader::Data::add_problem(std::string_view section, std::string_view key, std::string_view message,
+                                     bool of_a_key) {
+  const auto found = given.find({std::string(section), std::string(key)});
+  const ConfigPosition end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
+  problems.push_back({found == given.end() ? end_of_file : found->second.position,
+                      fmt::format("{}: {}", display(section, key), message), of_a_key});
+}
+
 ConfigReader::ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides,
                            ConfigKind kind)
     : data_(std::make_unique<Data>()) {
@@ -114,15 +122,12 @@ void ConfigReader::derive(std::string_view section, std::string_view key,
     data_->refused_keys.insert(display(section, key));
 }
 
-void ConfigReader::problem(std::string_view section, std::string_view key, std::string message,
+void ConfigReader::problem(std::string_view section, std::string_view key, std::string_view message,
                            std::initializer_list<std::string_view> others) {
   const auto refused = [&](std::string_view name) { return data_->refused_keys.contains(std::string(name)); };
   if (was_refused(section, key) || std::ranges::any_of(others, refused))
     return;
-  const auto found = data_->given.find({std::string(section), std::string(key)});
-  const ConfigPosition end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
-  data_->problems.push_back({found == data_->given.end() ? end_of_file : found->second.position,
-                             display(section, key) + ": " + std::move(message)});
+  data_->add_problem(section, key, message, others.size() == 0);
 }
 
 void ConfigReader::problem(std::string_view section, const std::string& sentence) {
@@ -134,7 +139,7 @@ void ConfigReader::problem(std::string_view section, const std::string& sentence
     if (refused.contains(word))
       return;
   const std::size_t space = sentence.find(' ');
-  problem(section, sentence.substr(0, space), sentence.substr(space + 1));
+  data_->add_problem(section, sentence.substr(0, space), sentence.substr(space + 1), false);
 }
 
 bool ConfigReader::has_problems() const { return !data_->problems.empty(); }
@@ -210,10 +215,11 @@ void ConfigReader::finish() {
   if (data_->problems.empty())
     return;
   const std::size_t count = data_->problems.size();
+  const bool helps = std::ranges::any_of(data_->problems, &ConfigProblem::of_a_key);
   throw Error(ExitCode::usage, {.what = fmt::format("the {} has {}\n  {}", data_->kind.name,
                                                     count == 1 ? "a problem" : fmt::format("{} problems", count),
                                                     fmt::join(data_->problem_lines(), "\n  ")),
-                                .todo = data_->kind.help});
+                                .todo = helps ? data_->kind.help : std::string()});
 }
 
 }  // namespace espalier

@@ -32,6 +32,7 @@ struct ConfigPosition {
 struct ConfigProblem {
   ConfigPosition position;
   std::string text;
+  bool of_a_key = true;  // which the help explains; else of a rule between keys
 };
 
 struct GivenValue {
@@ -61,6 +62,7 @@ struct ConfigReader::Data {
 
   void add_file(std::string_view text);
   void add_override(std::size_t number, const std::string& text);
+  void add_problem(std::string_view section, std::string_view key, std::string_view message, bool of_a_key);
   void unknown(const ConfigName& name, const GivenValue& item);
   std::vector<std::string> section_names() const;
   std::vector<std::string> problem_lines() const;

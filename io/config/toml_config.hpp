@@ -76,7 +76,7 @@ class ConfigReader {
 
   /// Adds a problem that only the validation of several keys can see: of this one and of `others`,
   /// "batch.sequence_length". Where the value of one was refused, a default stands in its place, and nothing is added.
-  void problem(std::string_view section, std::string_view key, std::string message,
+  void problem(std::string_view section, std::string_view key, std::string_view message,
                std::initializer_list<std::string_view> others = {});
   /// The same of a sentence that begins with its key and names the others, of any section, as words of their own:
   /// "hidden_size 130 is not divisible by num_heads 4".
@@ -84,7 +84,8 @@ class ConfigReader {
   bool has_problems() const;
   std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file
 
-  /// Call after all reads, with check_unknown() if that was not called. @throws Error (usage) if there is any problem.
+  /// Call after all reads, with check_unknown() if that was not called. @throws Error (usage) if there is any problem;
+  /// it says where keys are explained unless all are of rules between keys.
   void finish();
 
  private:

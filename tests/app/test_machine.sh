@@ -28,6 +28,7 @@ expect 0 "has no bf16" "$espalier" diagnose bf16
 expect 0 "mpiexec -n 1 espalier bench machine --output ranks_1.toml" "$espalier" train tiny.toml run.directory=alone \
   run.cluster=machine.toml
 expect 2 "no_such.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=other run.cluster=no_such.toml
+[[ ! -e other ]] || fail "a launch with a wrong cluster has begun a run"
 once "no_such.toml"
 
 # A step: what is told is what was run, whether an option or an override chose it.

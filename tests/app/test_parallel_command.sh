@@ -141,6 +141,11 @@ input() {
   says "round_robin deals 8 layers out to 3 stages unevenly" "6 and 9"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 16 parallel.pipeline=16
   says "16 parts are more than num_layers 8 (nearest: pipeline 8)"
+  exits 2 "$espalier" train tiny.toml --dry-run run.cluster=no_such.toml
+  says "run.cluster" "no_such.toml"
+  printf '[cluster]\npreset = "h100"\nnodes = 0\n' >wrong.toml
+  exits 2 "$espalier" train tiny.toml --dry-run run.cluster=wrong.toml
+  says "where:  run.cluster" "cluster.nodes: got 0, wanted 1 to 16777216"
   exits 2 "$espalier" train tiny.toml --dry-run 'parallel.order="tp,pp,pp"'
   says "order"
   exits 2 "$espalier" train tiny.toml --dry-run parallel.schedule=1f2b

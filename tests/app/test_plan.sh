@@ -283,13 +283,14 @@ expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espal
   --cluster a100-80:536870912
 expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "add --sequence-length 4096" "$espalier" plan --model llama3-8b --cluster a100-80 --batch 8
-expect 2 "no config: train has no such model, it can only be planned" "$espalier" plan --model bloom-176b --sequence-length 2048 \
+expect 2 "no config: train has no model with ALiBi yet" "$espalier" plan --model bloom-176b --sequence-length 2048 \
   --cluster h100:32 --batch 64 --config no.toml
-says 'a preset with model.position = "alibi"' 'position = "rotary"'
+says 'a preset with model.position = "alibi"' "do:     name another model, such as gpt3-175b, or leave --config away"
+! grep -q rotary out.txt || fail "the positions of a preset cannot be changed"
 printf '[model]\npreset = "gpt2-124m"\nposition = "alibi"\n' >keys.toml
-expect 2 "train has no such model" "$espalier" plan --model keys.toml --sequence-length 1024 --cluster a100-80 \
+expect 2 "train has no model with ALiBi yet" "$espalier" plan --model keys.toml --sequence-length 1024 --cluster a100-80 \
   --batch 64 --config no.toml
-says 'got:    model.position = "alibi"' 'position = "rotary"' "where:  keys.toml" \
+says 'got:    model.position = "alibi"' 'wanted: model.position = "rotary" or "learned"' "where:  keys.toml" \
   "change these keys of [model]"
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused

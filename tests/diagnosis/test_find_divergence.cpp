@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "diagnosis/find_stability.hpp"
+#include "diagnosis/loss_causes.hpp"
 #include "tests/diagnosis/loss_runs.hpp"
 
 using namespace espalier;

@@ -167,6 +167,20 @@ TEST(TomlConfig, a_file_of_another_kind_has_its_own_words) {
   EXPECT_EQ(error.report().todo, "read the manual");
 }
 
+// The explanation of a key does not help where its value is right by itself.
+TEST(TomlConfig, a_rule_between_keys_needs_no_explanation_of_keys) {
+  const auto todo_with = [](const char* steps) {
+    ConfigReader reader(std::string("[run]\nsteps = ") + steps, "c.toml", {});
+    Index value = 1;
+    reader.read("run", "steps", value);
+    reader.problem("batch", "global_batch_size 8 is not divisible by data 3");
+    reader.problem("batch", "micro_batch_size", "is above global_batch_size 8", {"batch.global_batch_size"});
+    return caught([&] { reader.finish(); }).report().todo;
+  };
+  EXPECT_EQ(todo_with("3"), "");
+  EXPECT_EQ(todo_with("true"), ConfigKind().help);
+}
+
 // Names of clusters and models come into comments: none may become a key.
 TEST(TomlConfig, a_comment_stays_one_whatever_is_in_it) {
   ConfigWriter writer;

@@ -308,7 +308,7 @@ TEST(Search, a_precision_that_lacks_names_those_that_are_there) {
 TEST(Search, nothing_that_divides_names_the_nearest_sizes) {
   const PlanProblem small = problem_of("gpt2-124m", "a100-80:8", 1024);
   const auto wanted = [](const PlanProblem& problem, const LayoutSpace& space) {
-    return report_of(problem, space).wanted;
+    return report_of(problem, space).todo;
   };
   const std::string batch = wanted(small, {.num_devices = 64, .global_batch = 7});
   EXPECT_THAT(batch, HasSubstr("--batch 6 or 8;"));

@@ -134,7 +134,8 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
 
 // What is advised passes the checks of this config: the ranks that were forgotten, or layouts of those that there are.
 TEST(RunConfig, ModelsThatCannotBe) {
-  EXPECT_CONTAINS(error_of(good, {"model.position=alibi"}), "model.position: only plan knows ALiBi");
+  EXPECT_CONTAINS(error_of(good, {"model.position=alibi"}),
+                  "model.position: got \"alibi\", wanted \"rotary\" or \"learned\": ALiBi can be planned, not trained");
   EXPECT_CONTAINS(error_of(good, {"model.num_kv_heads=3"}), "num_heads: 4 is not divisible by num_kv_heads 3");
   const std::vector<std::string> rotary = {"model.position=rotary"};
   EXPECT_CONTAINS(error_of(good, {rotary[0], "model.head_dim=25"}), "head_dim: is 25, wanted an even number");

@@ -12,7 +12,6 @@
 
 #include "core/nearest_sizes.hpp"
 #include "io/config/toml_config.hpp"
-#include "io/nearest_word.hpp"
 #include "io/units.hpp"
 #include "models/layout_rules.hpp"
 #include "parallel/mesh/mesh_layout.hpp"
@@ -242,8 +241,9 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   for (const std::string& problem : problems(c.model.shape))
     report_model_problem(reader, problem);
   for (const UnsupportedPart& part : unsupported_parts(c.model.shape))
-    reader.problem("model", part.key.substr(0, part.key.find(' ')),
-                   fmt::format("only plan knows {} ({}), wanted {}", part.words, part.key, part.wanted));
+    reader.problem(
+        "model", part.key,
+        fmt::format("got {}, wanted {}: {} can be planned, not trained", part.value, part.wanted, part.words));
   if (c.run.directory.empty())
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())

@@ -134,6 +134,7 @@ class Launch {
     const Communicator& world = run_.mesh.world();
     require_same_start(world, to_toml(config) + fmt::format("[command]\nresume = {}\ninit_from = {}\n", options_.resume,
                                                             options_.init_from));
+    require_cluster(config);
     require_memory(config, run_.layout, memory_of_a_rank(world));
     const nlohmann::json data_files = check_token_files(config, world, note_);
     tokenizer_ = find_run_tokenizer(config, options_.init_from, world, note_);

@@ -249,6 +249,11 @@ Cluster cluster_of(const RunConfig& config) {
   }
 }
 
+void require_cluster(const RunConfig& config) {
+  if (!config.run.cluster.empty())
+    cluster_of(config);
+}
+
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   Cluster cluster;
   cluster.name = "assumed";

@@ -46,6 +46,9 @@ TimePrediction predict_emulated_time(const RunConfig& config, const Layout& layo
 /// config. @pre run.cluster is set
 Cluster cluster_of(const RunConfig& config);
 
+/// @throws Error (usage), the same where it is set and wrong. For what comes before a run.
+void require_cluster(const RunConfig& config);
+
 /// A machine of which only the GEMM rate of all ranks together is known: the rest is what CPUs usually have, and the
 /// error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
