@@ -14,8 +14,8 @@
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/device/device.hpp"
 #include "parallel/launch/runtime.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/measure_machine.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

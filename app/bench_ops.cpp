@@ -29,8 +29,8 @@
 #include "models/model_config.hpp"
 #include "parallel/launch/runtime.hpp"
 #include "training/config/run_config.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -27,11 +27,11 @@
 #include "parallel/launch/runtime.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/shard_over.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/peak_rate.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/trainer.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

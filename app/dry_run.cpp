@@ -13,12 +13,12 @@
 #include "models/cost.hpp"
 #include "parallel/schedule/pipeline_simulator.hpp"
 #include "training/config/config_warnings.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/predict_memory.hpp"
 #include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

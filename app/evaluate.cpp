@@ -29,11 +29,11 @@
 #include "training/checkpoint/checkpoint_tokenizer.hpp"
 #include "training/checkpoint/stored_state.hpp"
 #include "training/config/stored_config.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/loop/check_token_files.hpp"
 #include "training/loop/evaluation.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

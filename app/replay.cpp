@@ -10,8 +10,8 @@
 #include "app/print.hpp"
 #include "core/median.hpp"
 #include "parallel/launch/runtime.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 #include "training/verify/replay.hpp"
 #include "training/verify/verify.hpp"
 

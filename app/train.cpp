@@ -27,15 +27,15 @@
 #include "training/checkpoint/require_file_size.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/emulate_keys.hpp"
+#include "training/config/emulation.hpp"
 #include "training/config/shard_over.hpp"
+#include "training/config/with_compute_type.hpp"
+#include "training/loop/init_from.hpp"
 #include "training/loop/same_start.hpp"
 #include "training/loop/train_loop.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/pretrained/hugging_face_start.hpp"
-#include "training/pretrained/init_from.hpp"
-#include "training/rehearsal/emulated_network.hpp"
 #include "training/rehearsal/step_pace.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -18,8 +18,8 @@
 #include "io/units.hpp"
 #include "parallel/launch/runtime.hpp"
 #include "training/config/config_warnings.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/step/with_compute_type.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 #include "training/verify/saved_reference.hpp"
 

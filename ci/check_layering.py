@@ -24,6 +24,8 @@ BELOW = {
     "diagnosis": {"core", "parallel", "models", "io", "planning"},
     "app": {"core", "parallel", "models", "io", "planning", "training", "diagnosis"},
 }
+# The folders of training/, from the bottom: each includes only those before it; the last two do not know each other.
+TRAINING = ["config", "prediction", "step", "checkpoint", "pretrained", "loop", "verify", "rehearsal"]
 FREE = {"tests", "bench", "examples"}  # may include anything, included by nobody but themselves
 
 # header pattern -> where it may be included, and why only there
@@ -34,7 +36,7 @@ RESERVED = [
      "core/ops/matmul is the only caller of a GEMM library"),
     (r"cudnn.*", r"core/ops/cudnn_plan|tests/support/", "core/ops/cudnn_plan is the only caller of cuDNN"),
     (r"parallel/collectives/(emulated_links|injected_fault|message_hook)\.hpp|parallel/observe/(position|timeline)\.hpp|"
-     r"training/rehearsal/.*|training/verify/fault_injection\.hpp",
+     r"training/(config/emulation|verify/fault_injection)\.hpp",
      r"(?!core/|models/|parallel/reduction/|training/step/(forward_backward|trainer))",
      "what trains knows neither test equipment nor who observes it"),
 ]
@@ -52,6 +54,13 @@ MAY_OPEN = {
 PARSES = re.compile(r"\bjson::(?:parse|accept|sax_parse)\s*\(|\btoml::parse(?:_file)?\s*\(|>>\s*json\b")
 MAY_PARSE = {"io/json_reader.cpp", "io/config/toml_text.cpp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def points_up(folder: str, other: str) -> bool:
+    """Whether an include from one folder of training/ in another has no place in the picture."""
+    if folder not in TRAINING or other not in TRAINING:
+        return True
+    return folder != other and (other in TRAINING[-2:] or TRAINING.index(other) > TRAINING.index(folder))
 
 
 def problems_of(path: Path) -> list[str]:
@@ -87,6 +96,9 @@ def problems_of(path: Path) -> list[str]:
         if module in BELOW and target != module and target not in BELOW[module]:
             found.append(f"{where}: {module}/ includes {target}/: arrows point down only "
                          f"({module} may include {', '.join(sorted(BELOW[module])) or 'no other module'})")
+        if module == target == "training" and points_up(name.split("/")[1], header.split("/")[1]):
+            found.append(f"{where}: includes training/{header.split('/')[1]}/: folders of training/ include only those before "
+                         f"them ({' < '.join(TRAINING[:-2])} < {' and '.join(TRAINING[-2:])})")
         if module in FREE and target in FREE - {module}:
             found.append(f"{where}: {target}/ is included by nobody")
     return found

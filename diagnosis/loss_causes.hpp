@@ -11,8 +11,8 @@ namespace espalier {
 /// million parameters to 0.6e-4 for 175 billion. Right within a factor of three.
 double usual_learning_rate(const ModelConfig& shape);
 
-/// Steps of warm-up that a run of this length is usually given: a twentieth, from 10 to 2,000; at most half of a shorter
-/// run.
+/// Steps of warm-up that a run of this length is usually given: a twentieth, from 10 to 2,000; at most half of a
+/// shorter run.
 Index usual_warmup_steps(const RecordedRun& run);
 
 /// Adds to a finding of a loss that went astray at `step` what in config and curves explains it, strongest first: the

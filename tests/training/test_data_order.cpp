@@ -6,7 +6,7 @@
 #include "io/records/run_directory.hpp"
 #include "io/tokens/megatron_writer.hpp"
 #include "tests/training/run_starts.hpp"
-#include "training/loop/loaders.hpp"
+#include "training/step/loaders.hpp"
 
 namespace espalier::test {
 namespace {

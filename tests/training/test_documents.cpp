@@ -8,8 +8,8 @@
 #include "tests/support/documents.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
-#include "training/step/trainer_copies.hpp"
 #include "training/verify/layouts_to_verify.hpp"
+#include "training/verify/trainer_copies.hpp"
 #include "training/verify/verify.hpp"
 
 namespace espalier::test {

@@ -5,9 +5,9 @@
 
 #include "core/memory_ledger.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/loop/evaluation.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

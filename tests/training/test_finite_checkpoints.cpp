@@ -8,7 +8,7 @@
 #include "io/checkpoint/checkpoint_writer.hpp"
 #include "io/records/run_directory.hpp"
 #include "tests/training/rewrite_checkpoint.hpp"
-#include "training/step/training_state.hpp"
+#include "training/checkpoint/training_state.hpp"
 
 namespace espalier::test {
 namespace {

@@ -9,8 +9,8 @@
 #include "tests/support/allclose.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/pretrained/loaded_model.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

@@ -11,9 +11,9 @@
 #include "models/decoder.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/training/hugging_face_models.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/pretrained/hugging_face_architecture.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

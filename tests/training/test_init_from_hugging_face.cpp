@@ -8,8 +8,8 @@
 
 #include "tests/training/hugging_face_models.hpp"
 #include "tests/training/run_starts.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/pretrained/hugging_face_start.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/rewrite_checkpoint.hpp"
-#include "training/step/next_loss.hpp"
+#include "training/checkpoint/next_loss.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {

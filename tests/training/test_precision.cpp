@@ -6,10 +6,10 @@
 #include "core/ops/attention_library.hpp"
 #include "io/records/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/loop/train_loop.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/predict_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 #include "training/verify/verify.hpp"
 
 namespace espalier::test {

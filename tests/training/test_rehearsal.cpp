@@ -5,11 +5,11 @@
 #include "io/tokens/token_file.hpp"
 #include "tests/io/support.hpp"
 #include "tests/planning/problems.hpp"
+#include "training/config/emulation.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
-#include "training/rehearsal/emulated_network.hpp"
 #include "training/rehearsal/rehearsal.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier::test {
 namespace {

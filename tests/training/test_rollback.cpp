@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/poisoned_run.hpp"
-#include "training/step/training_state.hpp"
+#include "training/checkpoint/training_state.hpp"
 
 namespace espalier::test {
 namespace {

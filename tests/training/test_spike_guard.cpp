@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/median.hpp"
-#include "training/loop/spike_guard.hpp"
+#include "training/step/spike_guard.hpp"
 
 namespace espalier::test {
 namespace {

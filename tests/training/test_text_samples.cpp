@@ -7,9 +7,9 @@
 #include "io/text/byte_tokenizer.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/training/run_starts.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/loop/text_samples.hpp"
 #include "training/pretrained/loaded_model.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 namespace {

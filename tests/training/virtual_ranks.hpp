@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/random.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/step/flat_blocks.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier::test {
 

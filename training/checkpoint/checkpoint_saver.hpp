@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "training/step/training_state.hpp"
+#include "training/checkpoint/training_state.hpp"
 
 namespace espalier {
 

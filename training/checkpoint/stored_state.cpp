@@ -13,10 +13,10 @@
 #include "models/model_section.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
-#include "training/loop/spike_guard.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/step/kept_kernels.hpp"
 #include "training/step/loss_scaler.hpp"
-#include "training/step/with_compute_type.hpp"
+#include "training/step/spike_guard.hpp"
 
 namespace espalier {
 namespace {

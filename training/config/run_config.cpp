@@ -19,7 +19,7 @@
 #include "training/config/config_visitors.hpp"
 #include "training/config/emulate_keys.hpp"
 #include "training/config/validate_config.hpp"
-#include "training/step/with_compute_type.hpp"
+#include "training/config/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -12,9 +12,19 @@
 #include "models/layout.hpp"
 #include "models/model_config.hpp"
 #include "models/presets.hpp"
-#include "training/step/loss_scaler.hpp"
 
 namespace espalier {
+
+/// [precision] of fp16: training/step/loss_scaler.hpp.
+struct LossScaleConfig {
+  static constexpr double largest = 0x1p32;  ///< what grows for ever would overflow in fp32
+
+  double initial = 65536;
+  double minimum = 1;
+  Index growth_interval = 1000;  ///< steps without overflow after which the scale doubles; 0: it never does
+
+  bool operator==(const LossScaleConfig&) const = default;
+};
 
 /// Every knob of a run. Sections and keys are those of the TOML file; docs/config.md is written from the comments that
 /// run_config.cpp gives each key.
@@ -111,7 +121,7 @@ struct RunConfig {
   } run;
 
   /// Another machine to imitate (training/config/emulate_keys.hpp); observers and hooks do it
-  /// (training/rehearsal/step_pace.hpp, training/rehearsal/emulated_network.hpp).
+  /// (training/rehearsal/step_pace.hpp, training/config/emulation.hpp).
   struct Emulate {
     double forward = 0;  ///< seconds of one operation, of the whole chunk
     double backward_input = 0;

@@ -11,9 +11,9 @@
 
 #include "core/error.hpp"
 #include "parallel/schedule/schedule_check.hpp"
+#include "training/config/emulation.hpp"
 #include "training/config/shard_over.hpp"
-#include "training/rehearsal/emulated_network.hpp"
-#include "training/step/with_compute_type.hpp"
+#include "training/config/with_compute_type.hpp"
 
 namespace espalier {
 

@@ -15,7 +15,6 @@
 #include "io/units.hpp"
 #include "models/layout_rules.hpp"
 #include "parallel/mesh/mesh_layout.hpp"
-#include "training/step/loss_scaler.hpp"
 
 namespace espalier {
 namespace {
@@ -127,12 +126,13 @@ void check_round_robin(const RunConfig& c, ConfigReader& reader) {
 void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
   const auto check = [&](const char* key, double scale) {
     int exponent = 0;
-    if (std::frexp(scale, &exponent) == 0.5 && scale <= LossScaler::largest)
+    if (std::frexp(scale, &exponent) == 0.5 && scale <= LossScaleConfig::largest)
       return;
-    const double near = std::min(std::ldexp(1.0, exponent - 1), LossScaler::largest);
-    reader.problem("precision", key,
-                   fmt::format("got {}, wanted a power of two of at most {:.0f} (2^32){}", scale, LossScaler::largest,
-                               scale > 0 && std::isfinite(scale) ? fmt::format("; near it: {}", near) : std::string()));
+    const double near = std::min(std::ldexp(1.0, exponent - 1), LossScaleConfig::largest);
+    reader.problem(
+        "precision", key,
+        fmt::format("got {}, wanted a power of two of at most {:.0f} (2^32){}", scale, LossScaleConfig::largest,
+                    scale > 0 && std::isfinite(scale) ? fmt::format("; near it: {}", near) : std::string()));
   };
   check("initial_loss_scale", c.initial);
   check("minimum_loss_scale", c.minimum);

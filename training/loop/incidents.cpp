@@ -11,7 +11,7 @@
 #include "io/pack/json_text.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
-#include "training/step/training_state.hpp"
+#include "training/checkpoint/training_state.hpp"
 
 namespace espalier {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "training/checkpoint/resume.hpp"
+#include "training/loop/resume.hpp"
 
 namespace espalier {
 

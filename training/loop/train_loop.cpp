@@ -13,13 +13,12 @@
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/launch/failure.hpp"
-#include "training/checkpoint/resume.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/loop/check_token_files.hpp"
 #include "training/loop/incidents.hpp"
-#include "training/loop/loaders.hpp"
 #include "training/loop/prediction_check.hpp"
 #include "training/loop/rank_records.hpp"
+#include "training/loop/resume.hpp"
 #include "training/loop/run_facts.hpp"
 #include "training/loop/run_files.hpp"
 #include "training/loop/run_saves.hpp"
@@ -34,6 +33,7 @@
 #include "training/prediction/peak_rate.hpp"
 #include "training/prediction/predict_memory.hpp"
 #include "training/prediction/require_memory.hpp"
+#include "training/step/loaders.hpp"
 
 namespace espalier {
 namespace {

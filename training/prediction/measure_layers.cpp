@@ -9,8 +9,8 @@
 #include "models/cost.hpp"
 #include "models/decoder.hpp"
 #include "parallel/collectives/collectives.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -15,11 +15,11 @@
 #include "parallel/device/device.hpp"
 #include "parallel/mesh/host_ranks.hpp"
 #include "planning/collective_time.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/calibration.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

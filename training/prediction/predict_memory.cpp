@@ -8,9 +8,9 @@
 #include "core/ops/matmul_library.hpp"
 #include "models/embedding.hpp"
 #include "training/config/config_warnings.hpp"
+#include "training/config/emulation.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/rehearsal/emulated_network.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

@@ -10,10 +10,9 @@
 #include "parallel/schedule/pipeline_simulator.hpp"
 #include "parallel/schedule/unit_simulator.hpp"
 #include "planning/layout_limits.hpp"
+#include "training/config/emulation.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_traffic.hpp"
-#include "training/rehearsal/emulated_network.hpp"
-#include "training/rehearsal/operation_pace.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

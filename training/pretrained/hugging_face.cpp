@@ -13,9 +13,9 @@
 #include "io/pack/json_text.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
-#include "training/loop/spike_guard.hpp"
 #include "training/pretrained/hugging_face_architecture.hpp"
 #include "training/step/loss_scaler.hpp"
+#include "training/step/spike_guard.hpp"
 
 namespace espalier {
 namespace {

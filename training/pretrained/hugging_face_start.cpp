@@ -11,9 +11,9 @@
 #include "io/input_limits.hpp"
 #include "models/model_section.hpp"
 #include "parallel/collectives/agreement.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/config_visitors.hpp"
 #include "training/pretrained/hugging_face_weights.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier {
 namespace {

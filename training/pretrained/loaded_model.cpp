@@ -14,9 +14,9 @@
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/step/logits_to_host.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier {
 

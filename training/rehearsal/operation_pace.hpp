@@ -7,9 +7,6 @@
 #include <functional>
 #include <thread>
 
-#include "parallel/schedule/pipeline_schedule.hpp"
-#include "training/config/run_config.hpp"
-
 namespace espalier {
 
 /// Lets an operation last as long as on the machine that is imitated (--emulate): it does its small real work, then
@@ -63,26 +60,5 @@ class OperationPace {
   Clock::time_point start_ = Clock::now();
   Clock::time_point resumed_ = start_;
 };
-
-/// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0:
-/// as long as it does.
-inline double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part) {
-  const std::vector<Index>& percent = kind == OperationKind::forward || emulate.backward_percent.empty()
-                                          ? emulate.part_percent
-                                          : emulate.backward_percent;
-  const double share = percent.empty() ? 1 : static_cast<double>(percent.at(static_cast<std::size_t>(part))) / 100;
-  const double times = share * (emulate.per_layer ? static_cast<double>(layers) : 1);
-  switch (kind) {
-    case OperationKind::forward: return times * emulate.forward;
-    case OperationKind::backward: return times * (emulate.backward_input + emulate.backward_weight);
-    case OperationKind::backward_input: return times * emulate.backward_input;
-    case OperationKind::backward_weight: return times * emulate.backward_weight;
-    default: return 0;
-  }
-}
-
-inline double slow_factor(const RunConfig::Emulate& emulate, int world_rank) {
-  return world_rank == emulate.slow_rank ? emulate.slow_factor : 1;
-}
 
 }  // namespace espalier

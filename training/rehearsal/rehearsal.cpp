@@ -14,10 +14,10 @@
 #include "parallel/schedule/schedule_run.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
+#include "training/config/emulation.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
-#include "training/rehearsal/emulated_network.hpp"
-#include "training/step/with_compute_type.hpp"
 
 namespace espalier {
 namespace {

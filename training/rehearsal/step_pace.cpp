@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/rehearsal/step_pace.hpp"
 
+#include "training/config/emulation.hpp"
+
 namespace espalier {
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "models/layer_partition.hpp"
 #include "parallel/mesh/process_mesh.hpp"
+#include "training/config/run_config.hpp"
 #include "training/rehearsal/operation_pace.hpp"
 
 namespace espalier {

@@ -11,7 +11,7 @@ void LossScaler::good_step() {
   skipped_at_floor_ = 0;
   if (!active_ || config_.growth_interval == 0 || ++good_steps_ < config_.growth_interval)
     return;
-  scale_ = std::min(2 * scale_, largest);
+  scale_ = std::min(2 * scale_, LossScaleConfig::largest);
   good_steps_ = 0;
 }
 
@@ -33,7 +33,8 @@ nlohmann::json LossScaler::state() const {
 
 void LossScaler::restore(const nlohmann::json& state) {
   const auto skipped = field<Index>(state, "skipped", count_range);
-  const auto scale = field<double>(state, "scale", RealRange{.min = 0, .max = largest, .min_open = true});
+  const auto scale =
+      field<double>(state, "scale", RealRange{.min = 0, .max = LossScaleConfig::largest, .min_open = true});
   const auto good_steps = field<Index>(state, "good_steps", count_range);
   const auto at_floor = field<int>(state, "at_floor", IntegerRange{0, patience});
   const bool was_active = field_or(state, "active", true);

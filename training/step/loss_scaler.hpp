@@ -4,17 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/scalars.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
-
-struct LossScaleConfig {
-  double initial = 65536;
-  double minimum = 1;
-  Index growth_interval = 1000;  ///< steps without overflow after which the scale doubles; 0: it never does
-
-  bool operator==(const LossScaleConfig&) const = default;
-};
 
 /// Dynamic loss scaling (Micikevicius et al., 2018): gradients in fp16 are computed of the loss times a scale, so that
 /// small ones do not vanish. A step whose gradients overflow is skipped and halves the scale, down to a floor; a number
@@ -36,7 +28,6 @@ class LossScaler {
   [[nodiscard]] bool skipped_step();
 
   static constexpr int patience = 5;
-  static constexpr double largest = 0x1p32;  ///< what grows for ever would overflow in fp32
 
   /// All of it, for checkpoints and comparisons. A state of an inactive one, trained in another precision, leaves the
   /// scale as it is. @throws std::runtime_error on a state of something else.

@@ -12,8 +12,8 @@
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/launch/failure.hpp"
 #include "parallel/reduction/counted_ranges.hpp"
-#include "training/loop/loaders.hpp"
 #include "training/prediction/predict_memory.hpp"
+#include "training/step/loaders.hpp"
 
 namespace espalier {
 namespace {

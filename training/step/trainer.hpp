@@ -13,9 +13,9 @@
 #include "parallel/mesh/process_mesh.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/run_layout.hpp"
-#include "training/loop/spike_guard.hpp"
 #include "training/step/forward_backward.hpp"
 #include "training/step/loss_scaler.hpp"
+#include "training/step/spike_guard.hpp"
 #include "training/step/step_transfers.hpp"
 #include "training/step/token_counts.hpp"
 

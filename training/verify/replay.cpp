@@ -8,11 +8,11 @@
 
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
-#include "training/checkpoint/resume.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
+#include "training/loop/resume.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/step/kept_kernels.hpp"
-#include "training/step/training_state.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "training/checkpoint/logical_tensors.hpp"
 #include "training/step/trainer.hpp"
+#include "training/verify/logical_tensors.hpp"
 #include "training/verify/verify.hpp"
 
 namespace espalier {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "training/checkpoint/logical_tensors.hpp"
 #include "training/step/trainer.hpp"
+#include "training/verify/logical_tensors.hpp"
 
 /// The flat arrays of a trainer in host memory, as comparisons of layouts read and write them.
 namespace espalier {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/pretrained/init_from.hpp"
+#include "training/loop/init_from.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/checkpoint/resume.hpp"
+#include "training/loop/resume.hpp"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 #include "io/units.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/texts.hpp"
+#include "training/checkpoint/next_loss.hpp"
+#include "training/checkpoint/training_state.hpp"
 #include "training/config/data_files.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/pretrained/hugging_face_start.hpp"
 #include "training/step/kept_kernels.hpp"
-#include "training/step/next_loss.hpp"
-#include "training/step/training_state.hpp"
 
 namespace espalier {
 namespace {

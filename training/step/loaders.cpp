@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/loop/loaders.hpp"
+#include "training/step/loaders.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/step/training_state.hpp"
+#include "training/checkpoint/training_state.hpp"
 
 #include <fmt/format.h>
 
@@ -11,11 +11,11 @@
 #include "core/ops/matmul_library.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/texts.hpp"
+#include "training/checkpoint/next_loss.hpp"
 #include "training/checkpoint/sharded_save.hpp"
 #include "training/checkpoint/stored_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/step/kept_kernels.hpp"
-#include "training/step/next_loss.hpp"
 
 namespace espalier {
 namespace {

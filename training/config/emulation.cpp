@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/rehearsal/emulated_network.hpp"
+#include "training/config/emulation.hpp"
 
 #include "parallel/collectives/emulated_links.hpp"
 #include "parallel/mesh/reduction_groups.hpp"
@@ -28,6 +28,25 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
 }
 
 }  // namespace
+
+double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part) {
+  const std::vector<Index>& percent = kind == OperationKind::forward || emulate.backward_percent.empty()
+                                          ? emulate.part_percent
+                                          : emulate.backward_percent;
+  const double share = percent.empty() ? 1 : static_cast<double>(percent.at(static_cast<std::size_t>(part))) / 100;
+  const double times = share * (emulate.per_layer ? static_cast<double>(layers) : 1);
+  switch (kind) {
+    case OperationKind::forward: return times * emulate.forward;
+    case OperationKind::backward: return times * (emulate.backward_input + emulate.backward_weight);
+    case OperationKind::backward_input: return times * emulate.backward_input;
+    case OperationKind::backward_weight: return times * emulate.backward_weight;
+    default: return 0;
+  }
+}
+
+double slow_factor(const RunConfig::Emulate& emulate, int world_rank) {
+  return world_rank == emulate.slow_rank ? emulate.slow_factor : 1;
+}
 
 bool has_message_scale(const GroupKey& group) { return !group.axes.contains(Axis::tp); }
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/loop/spike_guard.hpp"
+#include "training/step/spike_guard.hpp"
 
 #include <fmt/format.h>
 

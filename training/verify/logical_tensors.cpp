@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/checkpoint/logical_tensors.hpp"
+#include "training/verify/logical_tensors.hpp"
 
 #include <algorithm>
 #include <cmath>

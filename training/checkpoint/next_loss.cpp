@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/step/next_loss.hpp"
+#include "training/checkpoint/next_loss.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "io/pack/json_text.hpp"
 #include "io/units.hpp"
-#include "training/step/with_compute_type.hpp"
+#include "training/config/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
