@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/with_scalar_type.hpp"
 #include "models/activation_plan.hpp"
 #include "parallel/schedule/pipeline_slots.hpp"
 
@@ -89,13 +90,7 @@ ActivationMemory activation_memory(const PipelineShape& shape, int stage, const 
 }
 
 ActivationRecording record_activations(const BlockShape& shape, ScalarType compute, ScalarType residual) {
-  switch (compute) {
-    case ScalarType::fp64: return recorded<Fp64>(shape);
-    case ScalarType::bf16: return residual == compute ? recorded<Bf16>(shape) : recorded<Bf16WithFp32Residual>(shape);
-    case ScalarType::fp16: return residual == compute ? recorded<Fp16>(shape) : recorded<Fp16WithFp32Residual>(shape);
-    case ScalarType::fp32: break;
-  }
-  return recorded<Fp32>(shape);
+  return with_mixed_precision(compute, residual != compute, [&]<class P>() { return recorded<P>(shape); });
 }
 
 ActivationBytes activation_bytes(const ActivationRecording& recording, const std::vector<ChunkLayers>& chunks,

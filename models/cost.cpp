@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/with_scalar_type.hpp"
 #include "models/activation_plan.hpp"
 
 namespace espalier {
@@ -53,13 +54,7 @@ ModelWork model_work(const ModelConfig& config, const BlockShape& shape) {
 }
 
 LayerWork block_work(const BlockShape& shape, ScalarType compute) {
-  switch (compute) {
-    case ScalarType::fp64: return TransformerBlock<Fp64>::work(shape);
-    case ScalarType::bf16: return TransformerBlock<Bf16>::work(shape);
-    case ScalarType::fp16: return TransformerBlock<Fp16>::work(shape);
-    case ScalarType::fp32: break;
-  }
-  return TransformerBlock<Fp32>::work(shape);
+  return with_scalar_type(compute, [&]<class T>() { return TransformerBlock<MixedPrecision<T>>::work(shape); });
 }
 
 HeadMatmuls head_matmuls(const BlockShape& shape) { return Head<Fp32>::matmuls(shape, shape.tokens()); }

@@ -23,12 +23,6 @@ int activation_bytes(Precision precision) {
   return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
 }
 
-ScalarType activation_type(Precision precision) {
-  return activation_bytes(precision) == 4 ? ScalarType::fp32
-         : precision == Precision::fp16   ? ScalarType::fp16
-                                          : ScalarType::bf16;
-}
-
 std::string unmeasured_text(const Accelerator& device) {
   return device.unmeasured.empty() ? ""
                                    : fmt::format("No published training run on {} was compared: its efficiency is {}.",

@@ -26,7 +26,6 @@ inline Precision attention_precision(Precision precision) {
 
 /// Bytes of an element of the activations (fp8 computes on 16-bit activations that it casts).
 int activation_bytes(Precision precision);
-ScalarType activation_type(Precision precision);
 
 /// The matrix rate of a device in one precision: its peak, and the efficiency curve below it. One curve a device type
 /// and precision, whatever runs on it.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/rank_memory.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/expert_time.hpp"
 #include "planning/layer_parameters.hpp"
@@ -225,7 +226,7 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   BlockShape shape = block_shape(model, layout, sequence_length);
   if (experts.count > 0)
     shape.ffn = shape.up = 0;  // add_experts() has them
-  const LayerWork work = block_work(shape, activation_type(layout.precision));
+  const LayerWork work = block_work(shape, training_types(layout.precision).compute);
   BlockTime time;
   const PassTime attention = block.attention(false);
   const PassTime attention_back = block.attention(true);

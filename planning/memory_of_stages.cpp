@@ -4,28 +4,18 @@
 
 #include "core/ops/cudnn_parts.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "core/with_scalar_type.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier {
 namespace {
 
-template <class T>
-std::size_t product_workspace_of(bool on_host) {
-  if (!on_host)
-    return matmul_workspace_bytes<T>(MatmulLibrary::cublaslt);
-  return matmul_workspace_bytes<T>(default_matmul_library<T>());
-}
-
 // What the library of products holds on to.
 std::size_t product_workspace(const Implementation& implementation, ScalarType compute) {
-  switch (compute) {
-    case ScalarType::fp64: return product_workspace_of<double>(implementation.on_host);
-    case ScalarType::bf16: return product_workspace_of<bfloat16>(implementation.on_host);
-    case ScalarType::fp16: return product_workspace_of<float16>(implementation.on_host);
-    case ScalarType::fp32: break;
-  }
-  return product_workspace_of<float>(implementation.on_host);
+  return with_scalar_type(compute, [&]<class T>() {
+    return matmul_workspace_bytes<T>(implementation.on_host ? default_matmul_library<T>() : MatmulLibrary::cublaslt);
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/types.hpp"
+#include "core/with_scalar_type.hpp"
 
 namespace espalier {
 namespace {
@@ -30,25 +31,10 @@ void convert(const void* source, Index from, void* target, Index to, Index size)
 
 using Convert = void (*)(const void*, Index, void*, Index, Index);
 
-template <class From>
-Convert converter_from(ScalarType to) {
-  switch (to) {
-    case ScalarType::fp32: return convert<From, float>;
-    case ScalarType::fp64: return convert<From, double>;
-    case ScalarType::bf16: return convert<From, bfloat16>;
-    case ScalarType::fp16: return convert<From, float16>;
-  }
-  return nullptr;
-}
-
 Convert converter(ScalarType from, ScalarType to) {
-  switch (from) {
-    case ScalarType::fp32: return converter_from<float>(to);
-    case ScalarType::fp64: return converter_from<double>(to);
-    case ScalarType::bf16: return converter_from<bfloat16>(to);
-    case ScalarType::fp16: return converter_from<float16>(to);
-  }
-  return nullptr;
+  return with_scalar_type(from, [&]<class From>() {
+    return with_scalar_type(to, []<class To>() -> Convert { return convert<From, To>; });
+  });
 }
 
 // Offset of the tensor's element `at` in a box's array.
@@ -70,13 +56,7 @@ bool all_between(const void* values, Index size, double least) {
 }  // namespace
 
 bool is_finite(ScalarType type, const void* values, Index size, double least) {
-  switch (type) {
-    case ScalarType::fp32: return all_between<float>(values, size, least);
-    case ScalarType::fp64: return all_between<double>(values, size, least);
-    case ScalarType::bf16: return all_between<bfloat16>(values, size, least);
-    case ScalarType::fp16: return all_between<float16>(values, size, least);
-  }
-  return false;
+  return with_scalar_type(type, [&]<class S>() { return all_between<S>(values, size, least); });
 }
 
 void copy_overlap(const Box& source_box, ScalarType source_type, const void* source, const Box& target_box,

@@ -4,11 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
 #include "core/types.hpp"
+#include "core/with_scalar_type.hpp"
+#include "models/rank_memory.hpp"
 #include "training/config/run_config.hpp"
 
 namespace espalier {
@@ -23,28 +26,22 @@ inline std::vector<std::string> compute_type_names() {
   return names;
 }
 
+inline ScalarType compute_type_of(Precision precision) {
+  ESPALIER_ASSERT(std::ranges::find(compute_types, precision) != compute_types.end(),
+                  fmt::format("nothing trains in {}", to_string(precision)));
+  return training_types(precision).compute;
+}
+
 /// f.operator()<T>() for its type: with_compute_type(Precision::bf16, [&]<class T>() { return train<T>(config); }).
 template <class F>
 auto with_compute_type(Precision precision, const F& f) {
-  if (precision == Precision::fp64)
-    return f.template operator()<double>();
-  if (precision == Precision::bf16)
-    return f.template operator()<bfloat16>();
-  if (precision == Precision::fp16)
-    return f.template operator()<float16>();
-  ESPALIER_ASSERT(precision == Precision::fp32, fmt::format("nothing trains in {}", to_string(precision)));
-  return f.template operator()<float>();
+  return with_scalar_type(compute_type_of(precision), f);
 }
 
 /// f.operator()<P>() for the precision of a config: with_precision(config, [&]<class P>() { ... }).
 template <class F>
 auto with_precision(const RunConfig& config, const F& f) {
-  return with_compute_type(config.layout.precision, [&]<class T>() {
-    if constexpr (has_masters<T>)
-      if (config.precision.residual == "state")
-        return f.template operator()<MixedPrecision<T, State<T>>>();
-    return f.template operator()<MixedPrecision<T>>();
-  });
+  return with_mixed_precision(compute_type_of(config.layout.precision), config.precision.residual == "state", f);
 }
 
 }  // namespace espalier
