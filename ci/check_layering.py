@@ -115,8 +115,8 @@ def forgotten_tests() -> list[str]:
     return found
 
 
-def kokkos_in_host_modules() -> list[str]:
-    """With CUDA, a HOST module is compiled by the host's compiler alone, which cannot read Kokkos' headers."""
+def kokkos_in_host_files() -> list[str]:
+    """With CUDA, HOST modules and host sources are compiled by the host's compiler alone, which cannot read Kokkos' headers."""
     included = {}
 
     def headers_of(name: str) -> set[str]:
@@ -132,10 +132,13 @@ def kokkos_in_host_modules() -> list[str]:
 
     found = []
     for lists in sorted(ROOT.glob("*/CMakeLists.txt")):
-        if re.search(r"^\s*HOST\)", lists.read_text(encoding="utf-8"), re.MULTILINE):
-            found += [f"{path.relative_to(ROOT)}: includes Kokkos, by way of other headers or not: {lists.parent.name}/ is a HOST module"
-                      for path in sorted(lists.parent.glob("*.[ch]pp"))
-                      if any(header.startswith("Kokkos_") for header in headers_of(path.relative_to(ROOT).as_posix()))]
+        text = lists.read_text(encoding="utf-8")
+        hosts = {lists.parent / name for match in re.findall(r"espalier_host_sources\(\w+ ([^)]*)\)", text) for name in match.split()}
+        if re.search(r"^\s*HOST\)", text, re.MULTILINE):
+            hosts |= set(lists.parent.glob("*.[ch]pp"))
+        found += [f"{path.relative_to(ROOT)}: includes Kokkos, by way of other headers or not: {lists.relative_to(ROOT)} says HOST"
+                  for path in sorted(hosts)
+                  if any(header.startswith("Kokkos_") for header in headers_of(path.relative_to(ROOT).as_posix()))]
     return found
 
 
@@ -147,7 +150,7 @@ def main() -> int:
         print("check_layering: found no source files", file=sys.stderr)
         return 1
     found = [problem for path in files for problem in problems_of(path)]
-    found += forgotten_tests() + kokkos_in_host_modules()
+    found += forgotten_tests() + kokkos_in_host_files()
     for problem in found:
         print(problem)
     print(f"check_layering: {len(files)} files, {len(found)} problems", file=sys.stderr)
