@@ -9,7 +9,6 @@
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
 #include "io/own_output.hpp"
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/device/device.hpp"

@@ -29,7 +29,6 @@
 #include "training/config/shard_over.hpp"
 #include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/prediction/peak_rate.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/trainer.hpp"
 

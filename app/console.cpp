@@ -42,15 +42,6 @@ std::string duration_text(double seconds) {
   return fmt::format("{}d{:02}h", whole / 86400, whole / 3600 % 24);
 }
 
-std::string quantity_text(double value) {
-  for (const char* unit : {"", "k", "M", "B"}) {
-    if (value < 999.5)
-      return *unit == '\0' ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}{}", value, unit);
-    value /= 1000;
-  }
-  return fmt::format("{:.3g}T", value);
-}
-
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
   const std::string reason = report.counts.valid_tokens == 0 ? "no token counts"
                              : report.judgement.anomaly == Anomaly::none
@@ -59,11 +50,10 @@ std::string step_line(const StepReport& report, const TrainProgress& progress) {
   const std::string update = report.skipped ? "skipped: " + reason : fmt::format("lr {:.1e}", report.learning_rate);
   const std::string mfu = progress.mfu ? fmt::format(" | mfu {:.0f}%", 100 * *progress.mfu) : "";
   constexpr std::size_t columns = 120;
-  std::string line =
-      fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | gemm {:.0f}%{} | left {}",
-                  report.step, progress.total_steps, report.loss, report.gradient_norm, update,
-                  duration_text(report.step_seconds), quantity_text(progress.tokens_per_second),
-                  100 * progress.gemm_fraction, mfu, duration_text(progress.seconds_left));
+  std::string line = fmt::format(
+      "step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | gemm {:.0f}%{} | left {}", report.step,
+      progress.total_steps, report.loss, report.gradient_norm, update, duration_text(report.step_seconds),
+      count_text(progress.tokens_per_second), 100 * progress.gemm_fraction, mfu, duration_text(progress.seconds_left));
   const std::string save = fmt::format(" | save in {}", duration_text(progress.seconds_to_save));
   if (progress.seconds_to_save > 0 && line.size() + save.size() <= columns)
     line += save;

@@ -12,9 +12,6 @@ namespace espalier {
 /// "412 ms", "41 s", "5m12", "3h07", "2d04h": short, for a column.
 std::string duration_text(double seconds);
 
-/// "999", "12.3k", "1.27M", "175B".
-std::string quantity_text(double value);
-
 /// One line of at most 120 columns about a step.
 std::string step_line(const StepReport& report, const TrainProgress& progress);
 

@@ -68,8 +68,7 @@ class PackBar {
         fmt::format("{}{}, {}/s", now.is_survey ? "choosing what validates: " : "",
                     bytes_text(static_cast<std::size_t>(now.bytes)), bytes_text(static_cast<std::size_t>(rate)));
     if (!now.is_survey)
-      text +=
-          fmt::format(", {} tokens/s", quantity_text(static_cast<double>(now.num_tokens - begin_tokens_) / seconds));
+      text += fmt::format(", {} tokens/s", count_text(static_cast<double>(now.num_tokens - begin_tokens_) / seconds));
     if (now.all_bytes > 0) {
       const double share = static_cast<double>(now.bytes) / static_cast<double>(now.all_bytes);
       const auto filled = static_cast<std::size_t>(20 * std::clamp(share, 0.0, 1.0));

@@ -9,10 +9,20 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/print.hpp"
-#include "app/read_run.hpp"
+#include "diagnosis/recorded_run.hpp"
+#include "diagnosis/report.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
 namespace {
+
+// A run directory whose config.toml this version knows to the last key.
+// @throws Error as read_recorded_run() and require_known_keys()
+RecordedRun read_run(const Path& directory) {
+  RecordedRun run = read_recorded_run(directory);
+  require_known_keys(directory, run.facts.program);
+  return run;
+}
 
 struct DiagnoseArguments {
   std::string run;
@@ -27,6 +37,23 @@ int diagnose_command(const DiagnoseArguments& options) {
     against = read_run(options.against);
   const Diagnosis diagnosis = diagnose(run, against ? &*against : nullptr);
   print_answer("{}", options.json ? diagnosis_json(run, diagnosis) : diagnosis_text(run, diagnosis));
+  return 0;
+}
+
+struct ReportArguments {
+  std::string run;
+  std::string output;
+  bool json = false;
+};
+
+int report(const ReportArguments& options) {
+  if (options.json) {
+    print_answer("{}", report_json(read_run(options.run)));
+    return 0;
+  }
+  const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
+  write_report(read_run(options.run), output);
+  print_answer("wrote {}\n", output.string());
   return 0;
 }
 
@@ -50,6 +77,27 @@ void add_diagnose(CLI::App& app, Chosen& chosen) {
     refuse_empty_values(*command);
     chosen.prints_only = true;
     chosen.action = [options](Runtime*) { return diagnose_command(*options); };
+  });
+}
+
+void add_report(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<ReportArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "report", "Write the page of a run: one HTML file with its findings, curves, times, memory and timeline");
+  command->add_option("run", options->run, "directory of a run, running or ended")->required();
+  CLI::Option* const output =
+      command->add_option("--output", options->output, "file to write; default: RUN/report.html")
+          ->type_name("FILE.html");
+  command
+      ->add_flag("--json", options->json, "print the data of the page, write no file; the fields are in docs/report.md")
+      ->excludes(output);
+  command->footer(
+      "  espalier report runs/quickstart\n"
+      "  espalier report runs/quickstart --output quickstart.html\n"
+      "  espalier report runs/quickstart --json | jq .head");
+  command->callback([options, command, &chosen] {
+    refuse_empty_values(*command);
+    chosen.action = [options](Runtime*) { return report(*options); };
   });
 }
 

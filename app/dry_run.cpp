@@ -10,6 +10,7 @@
 
 #include "app/console.hpp"
 #include "app/print.hpp"
+#include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/schedule/pipeline_simulator.hpp"
 #include "training/config/config_warnings.hpp"
@@ -181,14 +182,14 @@ int dry_run(RunConfig config, int ranks, bool events) {
   const double flops =
       training_flops_per_token(shape, config.sequence_length) * static_cast<double>(config.tokens_per_step());
   print_answer("model        {}: {} parameters, {} x {}, {}, vocabulary {}\n", config.model_name(),
-               quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
+               count_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
                counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
   print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.short_text());
   print_answer("batch        {} of {} per step = {} of {} on {}{}\n", counted(config.layout.global_batch, "sequence"),
                counted(config.sequence_length, "token"), counted(layout.num_microbatches(), "micro-batch"),
                config.layout.micro_batch, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
   print_answer("run          {}, {} tokens, {} FLOPs per step\n", counted(config.total_steps(), "step"),
-               quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
+               count_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
                power_of_ten_text(flops));
   print_pipeline(config, layout, schedules);
   print_traffic(config, layout);

@@ -20,7 +20,7 @@
 #include "app/stop_together.hpp"
 #include "core/stopwatch.hpp"
 #include "io/checkpoint/npy_file.hpp"
-#include "io/json_numbers.hpp"
+#include "io/json_fields.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/tokens/text_loader.hpp"
 #include "parallel/collectives/agreement.hpp"

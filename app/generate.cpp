@@ -6,13 +6,14 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
+#include <vector>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
-#include "app/text_printer.hpp"
 #include "io/checkpoint/block_copy.hpp"
 #include "io/input_limits.hpp"
 #include "io/pack/conversations.hpp"
@@ -28,6 +29,31 @@
 
 namespace espalier {
 namespace {
+
+// Prints texts in order while all of them grow: the first unfinished one token by token, later ones in their turn.
+class TextPrinter {
+ public:
+  void print(std::vector<GeneratedText>& texts);
+
+ private:
+  std::size_t at_ = 0;             // the text that is being printed
+  std::optional<ModelText> line_;  // if it has begun
+};
+
+void TextPrinter::print(std::vector<GeneratedText>& texts) {
+  for (; at_ < texts.size(); ++at_) {
+    GeneratedText& text = texts[at_];
+    if (!line_ && texts.size() > 1)  // as head and tail do
+      print_answer("{}==> {} of {} <==\n", at_ == 0 ? "" : "\n", at_ + 1, texts.size());
+    if (!line_)
+      line_.emplace();
+    line_->write(text.take());
+    if (!text.is_complete())
+      return;
+    line_->finish();
+    line_.reset();
+  }
+}
 
 struct GenerateArguments {
   std::string checkpoint;

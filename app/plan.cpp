@@ -11,7 +11,6 @@
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
 #include "app/plan_config.hpp"
-#include "app/plan_options.hpp"
 #include "app/plan_task.hpp"
 #include "app/print.hpp"
 #include "app/rehearse.hpp"

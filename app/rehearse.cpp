@@ -21,7 +21,7 @@
 #include "io/pack/json_text.hpp"
 #include "io/records/run_directory.hpp"
 #include "planning/runnable.hpp"
-#include "training/config/emulate_keys.hpp"
+#include "training/config/emulation.hpp"
 
 namespace espalier {
 namespace {

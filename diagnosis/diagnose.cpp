@@ -6,10 +6,8 @@
 #include <tuple>
 
 #include "diagnosis/find_end.hpp"
-#include "diagnosis/find_faults.hpp"
-#include "diagnosis/find_limits.hpp"
-#include "diagnosis/find_settings.hpp"
 #include "diagnosis/find_stability.hpp"
+#include "diagnosis/find_time.hpp"
 
 namespace espalier {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_divergence.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/median.hpp"
-#include "diagnosis/loss_causes.hpp"
-#include "diagnosis/loss_course.hpp"
+#include "diagnosis/find_stability.hpp"
 
 namespace espalier {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_faults.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +8,8 @@
 #include <limits>
 
 #include "core/median.hpp"
-#include "diagnosis/at.hpp"
-#include "diagnosis/find_slow_ranks.hpp"
+#include "diagnosis/find_time.hpp"
+#include "diagnosis/finding.hpp"
 #include "parallel/reduction/reduction_plan.hpp"
 
 namespace espalier {

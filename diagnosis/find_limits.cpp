@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_limits.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,10 +8,8 @@
 #include <numeric>
 
 #include "core/median.hpp"
-#include "diagnosis/at.hpp"
-#include "diagnosis/find_faults.hpp"
-#include "diagnosis/find_slow_ranks.hpp"
-#include "diagnosis/find_tensor.hpp"
+#include "diagnosis/find_time.hpp"
+#include "diagnosis/finding.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/to_double.hpp"

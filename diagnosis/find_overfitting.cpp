@@ -1,15 +1,12 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_overfitting.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/median.hpp"
-#include "diagnosis/loss_causes.hpp"
-#include "diagnosis/loss_course.hpp"
+#include "diagnosis/find_stability.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_settings.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/median.hpp"
+#include "diagnosis/find_time.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/find_slow_ranks.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "core/median.hpp"
-#include "diagnosis/at.hpp"
+#include "diagnosis/find_time.hpp"
+#include "diagnosis/finding.hpp"
 
 namespace espalier {
 namespace {

@@ -9,9 +9,6 @@
 #include <cmath>
 
 #include "core/median.hpp"
-#include "diagnosis/find_divergence.hpp"
-#include "diagnosis/find_overfitting.hpp"
-#include "diagnosis/loss_causes.hpp"
 #include "diagnosis/step_profile.hpp"
 #include "io/units.hpp"
 

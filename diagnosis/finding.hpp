@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace espalier {
+
+/// A rank, stage or replica as an index of a vector, which compilers want to be told (-Wsign-conversion).
+constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What can be wrong with a run. The words of `diagnose --json` and of docs/diagnose.md.
 enum class Cause {

@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/loss_causes.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "diagnosis/count_text.hpp"
+#include "diagnosis/find_stability.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/loss_course.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "core/median.hpp"
+#include "diagnosis/find_stability.hpp"
 
 namespace espalier {
 namespace {

@@ -11,7 +11,6 @@
 #include <ctime>
 
 #include "core/median.hpp"
-#include "diagnosis/count_text.hpp"
 #include "diagnosis/diagnose.hpp"
 #include "diagnosis/thin_out.hpp"
 #include "io/units.hpp"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "core/median.hpp"
-#include "diagnosis/at.hpp"
+#include "diagnosis/finding.hpp"
 #include "models/cost.hpp"
 
 namespace espalier {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
+
 namespace espalier {
 namespace {
 
@@ -33,5 +35,27 @@ Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 void Hasher::update(const void* data, std::size_t size) { XXH3_128bits_update(state_->xxh3.get(), data, size); }
 std::uint64_t Hasher::xxh3_64() const { return XXH3_64bits_digest(state_->xxh3.get()); }
 std::string Hasher::xxh3_128() const { return to_hex(XXH3_128bits_digest(state_->xxh3.get())); }
+
+std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places) {
+  const auto end = static_cast<Index>(file.size());
+  std::vector<unsigned char> piece(std::size_t{1} << 20);
+  Hasher hasher;
+  const auto add = [&](Index begin, Index stop) {
+    while (begin < stop) {
+      const auto bytes = std::min(piece.size(), static_cast<std::size_t>(stop - begin));
+      file.read_at(static_cast<std::size_t>(begin), piece.data(), bytes);
+      hasher.update(piece.data(), bytes);
+      begin += static_cast<Index>(bytes);
+    }
+  };
+  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  Index next = 0;
+  for (const DatasetPlace& place : places) {
+    add(next, std::min(place.offset, end));
+    next = std::clamp(place.offset + place.bytes, next, end);
+  }
+  add(next, end);
+  return hasher.xxh3_128();
+}
 
 }  // namespace espalier

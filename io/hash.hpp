@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "io/checkpoint/hdf5_file.hpp"
 
 namespace espalier {
 
@@ -30,5 +33,9 @@ class Hasher {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// XXH3-128 of the bytes of a file that lie in none of the places, in file order. With the datasets' own
+/// hashes, every byte of a checkpoint has a checksum.
+std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places);
 
 }  // namespace espalier

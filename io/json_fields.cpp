@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "core/printable_text.hpp"
-#include "io/json_numbers.hpp"
 #include "io/pack/json_text.hpp"
 
 namespace espalier {
@@ -83,6 +83,25 @@ double number_field(const nlohmann::json& json, const char* key) {
   const nlohmann::json& value = any_field(json, key);
   const std::optional<double> named = named_number(value);
   return named ? *named : real_from(value, key, {});
+}
+
+void name_non_finite(nlohmann::ordered_json& value) {
+  if (value.is_structured()) {
+    for (auto& item : value)
+      name_non_finite(item);
+  } else if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const double number = value.get<double>();
+    value = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+  }
+}
+
+std::optional<double> named_number(const nlohmann::json& value) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (value == "nan")
+    return std::numeric_limits<double>::quiet_NaN();
+  if (value == "inf" || value == "-inf")
+    return value == "inf" ? infinity : -infinity;
+  return std::nullopt;
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -60,7 +61,7 @@ const nlohmann::json& object_field_or_empty(const nlohmann::json& json, const ch
 /// `json[key]`, a list of so many values at most. @throws std::runtime_error
 const nlohmann::json& list_field(const nlohmann::json& json, const char* key, std::size_t most = longest_list);
 
-/// A finite number, or the name of one that is not (io/json_numbers.hpp). @throws std::runtime_error
+/// A finite number, or the name of one that is not (io/json_fields.hpp). @throws std::runtime_error
 double number_field(const nlohmann::json& json, const char* key);
 
 /// A value as a T within its range. @throws as refuse_field()
@@ -107,5 +108,11 @@ std::vector<T> values_field(const nlohmann::json& json, const char* key, Range..
     values.push_back(value_from<T>(value, key, range...));
   return values;
 }
+
+/// JSON knows no infinity and no NaN: in our files these are the strings "inf", "-inf" and "nan".
+void name_non_finite(nlohmann::ordered_json& value);
+
+/// The number that such a string names; none for anything else.
+std::optional<double> named_number(const nlohmann::json& value);
 
 }  // namespace espalier

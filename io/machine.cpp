@@ -6,6 +6,9 @@
 
 #include <fstream>
 
+#include "io/file.hpp"
+#include "io/hash.hpp"
+
 namespace espalier {
 
 std::string host_name() {
@@ -20,6 +23,21 @@ std::string cpu_model() {
       if (const std::size_t colon = line.find(": "); colon != std::string::npos)
         return line.substr(colon + 2);
   return "unknown";
+}
+
+const std::string& executable_hash() {
+  static const std::string hash = []() -> std::string {
+    try {
+      const InputFile program("/proc/self/exe", ExitCode::data);  // the file that was started, even if replaced since
+      Hasher hasher;
+      program.read_pieces(0, program.size(), 1 << 20,
+                          [&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
+      return hasher.xxh3_128();
+    } catch (const Error&) {
+      return "";
+    }
+  }();
+  return hash;
 }
 
 }  // namespace espalier

@@ -25,4 +25,22 @@ std::optional<double> parse_seconds(std::string_view text);
 /// "1 rank", "4 ranks", "2 batches".
 std::string counted(Index count, std::string_view noun);
 
+/// "125", "22.1k", "1.27M", "197B": for counts of parameters, tokens and times.
+std::string count_text(double count);
+
+/// What a cluster file measures in. A number without a unit is refused: it is wrong by a factor of a thousand too
+/// often.
+enum class Quantity { bytes, bytes_per_second, flops_per_second, seconds, watts };
+
+/// "80 GiB", "80GB"; "25 GB/s", "200 Gb/s" (bits); "312 TFLOP/s"; "5 us". Prefixes of bits, bytes and operations are
+/// powers of 1000, KiB ... of 1024. Nothing if there is no number, no unit or another one. Units that no machine needs
+/// are known as well: a value in them is then too large, which says more than that it cannot be read.
+std::optional<double> parse_quantity(Quantity quantity, std::string_view text);
+
+/// "\"80 GiB\", \"80 GB\"": the way it is written.
+std::string quantity_examples(Quantity quantity);
+
+/// "25 GB/s", "312 TFLOP/s", "5 us", "80 GiB".
+std::string quantity_text(Quantity quantity, double value);
+
 }  // namespace espalier

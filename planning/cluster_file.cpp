@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
-#include "io/quantity.hpp"
+#include "io/units.hpp"
 #include "planning/cluster.hpp"
 
 namespace espalier {

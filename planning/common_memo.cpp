@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/memory_text.hpp"
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/memo.hpp"
 #include "planning/memo_parts.hpp"

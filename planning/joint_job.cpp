@@ -8,7 +8,6 @@
 #include <array>
 #include <numeric>
 
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"

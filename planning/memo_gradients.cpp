@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_parameters.hpp"

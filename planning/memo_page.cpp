@@ -10,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/run_cost.hpp"

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <tuple>
 
@@ -19,6 +20,8 @@
 
 namespace espalier {
 namespace {
+
+constexpr std::array split = {".attention.query.", ".attention.key.", ".attention.value."};
 
 using nlohmann::json;
 
@@ -146,6 +149,23 @@ void check_places(const std::vector<StoredBlock>& blocks, const Path& path) {
 }
 
 }  // namespace
+
+bool is_name_of_version(const std::string& tensor, int version) {
+  return version > 1 ||
+         std::ranges::none_of(split, [&](const char* name) { return tensor.find(name) != std::string::npos; });
+}
+
+std::map<std::string, StoredPart> parts_of_stored(const std::string& tensor, int version) {
+  const std::string joined = ".attention.qkv.";
+  const std::size_t at = tensor.find(joined);
+  if (version > 1 || at == std::string::npos)
+    return {};
+  std::map<std::string, StoredPart> parts;
+  Index part = 0;
+  for (const char* const name : split)
+    parts[std::string(tensor).replace(at, joined.size(), name)] = {tensor, part++};
+  return parts;
+}
 
 void refuse_manifest(const Path& path, const std::string& what, std::string got, std::string wanted) {
   throw Error(ExitCode::checkpoint,

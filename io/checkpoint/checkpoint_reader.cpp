@@ -13,7 +13,6 @@
 #include "io/checkpoint/block_copy.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
-#include "io/metadata_hash.hpp"
 
 namespace espalier {
 namespace {

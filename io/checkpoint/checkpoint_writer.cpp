@@ -4,18 +4,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <numeric>
 
 #include "core/tensor.hpp"
 #include "io/checkpoint/atomic_directory.hpp"
 #include "io/checkpoint/checkpoint_index.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
-#include "io/metadata_hash.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
 namespace {
+
+std::string shard_name(Index rank) { return fmt::format("rank-{:05}.h5", rank); }
+
+int count_writers(std::span<const Index> num_blocks) {
+  return static_cast<int>(std::count_if(num_blocks.begin(), num_blocks.end(), [](Index blocks) { return blocks > 0; }));
+}
+
+// The ranks that share a file with `rank`.
+std::span<const Index> group_of(std::span<const Index> num_blocks, Index rank, Index ranks_per_file) {
+  const Index first = rank / ranks_per_file * ranks_per_file;
+  const Index size = std::min(ranks_per_file, static_cast<Index>(num_blocks.size()) - first);
+  return num_blocks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+}
 
 // What makes room, of what is not at its least already.
 std::string advice_on_space(const KeptCheckpoints& kept) {
@@ -43,6 +57,25 @@ void check_space(const Path& directory, Index bytes, const KeptCheckpoints& kept
 }
 
 }  // namespace
+
+ShardPlace own_file(int writer) { return {.file = shard_name(writer)}; }
+
+ShardPlace shard_place(std::span<const Index> num_blocks, int writer, Index ranks_per_file) {
+  const std::span<const Index> group = group_of(num_blocks, writer, ranks_per_file);
+  const auto in_group = static_cast<std::size_t>(writer % ranks_per_file);
+  const std::span<const Index> before = group.first(in_group);
+  return {.file = shard_name(writer - static_cast<Index>(in_group)),
+          .first_block = std::accumulate(before.begin(), before.end(), Index{0}),
+          .turn = count_writers(before),
+          .completes = count_writers(group.subspan(in_group + 1)) == 0};
+}
+
+int num_turns(std::span<const Index> num_blocks, Index ranks_per_file) {
+  int turns = 0;
+  for (Index first = 0; first < static_cast<Index>(num_blocks.size()); first += ranks_per_file)
+    turns = std::max(turns, count_writers(group_of(num_blocks, first, ranks_per_file)));
+  return turns;
+}
 
 TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> shape, const void* data) {
   const std::vector<Index> start(shape.size(), 0);

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/config/config_hints.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <cmath>
 
 #include "core/scalars.hpp"
+#include "io/config/config_reader_data.hpp"
 #include "io/units.hpp"
 
 namespace espalier {

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/config/config_override.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "core/printable_text.hpp"
+#include "io/config/config_reader_data.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/config/toml_text.hpp"
 

@@ -8,8 +8,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "io/config/config_hints.hpp"
-#include "io/config/config_override.hpp"
 #include "io/config/config_reader_data.hpp"
 #include "io/config/other_names.hpp"
 #include "io/config/toml_text.hpp"

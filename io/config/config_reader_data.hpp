@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Private to the config files of this room: what a ConfigReader knows.
-
 #include <toml++/toml.h>
 
 #include <map>
@@ -17,6 +15,9 @@
 #include <vector>
 
 #include "io/config/toml_config.hpp"
+
+// Private to the config files of this room: what a ConfigReader knows, what an override says, and what was probably
+// meant by a value of another type.
 
 namespace espalier {
 
@@ -78,5 +79,32 @@ struct ConfigReader::Data {
   void wrong(const GivenValue& item, std::string_view section, std::string_view key, const std::string& got,
              const std::string& wanted);
 };
+
+/// "section.key=value" of a command line.
+struct ConfigOverride {
+  std::string section;
+  std::string key;
+  std::string text;   ///< the value as it was typed
+  toml::table table;  ///< its only key `value` holds what the text means
+};
+
+/// The value is TOML, or a text that needs no quotes: one that does not begin with a quote, a bracket or a brace.
+/// @throws std::invalid_argument that says what is wrong, and how to write it
+ConfigOverride parse_override(const std::string& given);
+
+/// `a, b` or `[a, b]` as a shell takes the list that was meant: 'data.train=["a", "b"]'
+std::string list_spelling(std::string_view name, std::string_view text);
+
+/// A number as it is, integers as large as they come; nothing for what is no number.
+std::optional<double> number_of(const toml::node& node);
+
+/// "; write 100000" for 1e5, "1e5", "100k" or "100_000.0"; empty where no whole number can be meant.
+std::string integer_hint(const toml::node& node);
+
+/// "; write 0.5" for "0.5" or ".5"
+std::string real_hint(const toml::node& node);
+
+/// "; write true" for "True", "yes", "on" or 1
+std::string boolean_hint(const toml::node& node);
 
 }  // namespace espalier

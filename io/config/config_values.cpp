@@ -10,8 +10,6 @@
 #include <type_traits>
 
 #include "core/printable_text.hpp"
-#include "io/config/config_hints.hpp"
-#include "io/config/config_override.hpp"
 #include "io/config/config_reader_data.hpp"
 #include "io/config/toml_text.hpp"
 #include "io/home_path.hpp"

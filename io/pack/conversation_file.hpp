@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/scalars.hpp"
 #include "io/pack/conversations.hpp"
 #include "io/pack/pack_conversations.hpp"
 #include "io/pack/spool_file.hpp"
@@ -42,5 +44,11 @@ class ConversationFile {
   std::vector<Index> begins_{0};  // of these, and behind the last one, in tokens
   ConversationFileSummary summary_;
 };
+
+/// Puts whole documents into rows of `capacity` tokens by best-fit decreasing: the longest first, each into the row
+/// that it fills most (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"). Costs n log(capacity).
+/// @param lengths 1 to `capacity` tokens each
+/// @returns the documents of each row
+std::vector<std::vector<Index>> best_fit_rows(std::span<const Index> lengths, Index capacity);
 
 }  // namespace espalier

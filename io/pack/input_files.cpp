@@ -14,8 +14,6 @@
 #include <optional>
 #include <set>
 
-#include "io/pack/brace_expansion.hpp"
-
 namespace espalier {
 namespace {
 

@@ -27,4 +27,10 @@ std::vector<std::string> expand_token_files(const std::string& entry);
 /// A name as a pattern that matches it alone.
 std::string as_pattern(const std::string& name);
 
+/// The patterns that bash makes of one with braces, in its order: "{a,b}*" is "a*", "b*", "{08..10}" is "08", "09",
+/// "10", "{a..c}" three letters. Braces may be nested. What bash leaves as it is stays: "{a}", "{}", an unpaired brace,
+/// a character behind a backslash.
+/// @throws Error (data) for more than a hundred thousand
+std::vector<std::string> expand_braces(const std::string& pattern);
+
 }  // namespace espalier

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/pack/json_line.hpp"
+#include "io/pack/json_text_scanner.hpp"
 #include "io/pack/text_parts.hpp"
 #include "io/strings.hpp"
 #include "io/text/utf8.hpp"

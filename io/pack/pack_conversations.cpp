@@ -18,7 +18,7 @@
 #include "io/pack/conversation_file.hpp"
 #include "io/pack/conversations.hpp"
 #include "io/pack/ordered_work.hpp"
-#include "io/pack/pack_outputs.hpp"
+#include "io/pack/pack.hpp"
 #include "io/strings.hpp"
 
 namespace espalier {

@@ -38,10 +38,10 @@ struct ConversationSummary {
 
 /// Packs conversations, a line of JSON each (io/pack/conversations.hpp), into token files with documents and a loss
 /// mask. Files may be gzip or zstd; "-" alone is standard input. With a sequence length T, rows of T tokens hold whole
-/// conversations (io/pack/best_fit.hpp), and a longer one is cut: the samples of a loader with that length are these
-/// rows. Room that is left belongs to the last conversation of a row and does not count. Which conversations validate:
-/// those whose random number, of the seed and their text, is below the fraction. Keeps a bit a token, 8 bytes a
-/// conversation that goes to a row, and some MiB a thread; such conversations lie in a temporary file without a name
+/// conversations (io/pack/conversation_file.hpp), and a longer one is cut: the samples of a loader with that length are
+/// these rows. Room that is left belongs to the last conversation of a row and does not count. Which conversations
+/// validate: those whose random number, of the seed and their text, is below the fraction. Keeps a bit a token, 8 bytes
+/// a conversation that goes to a row, and some MiB a thread; such conversations lie in a temporary file without a name
 /// until all are there. What a killed process has left is replaced.
 /// @throws Error before anything is written under the name of an output: (data) for a line that holds no conversation,
 /// or a file without one, (usage) for outputs that are inputs

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "io/pack/json_line.hpp"
+#include "io/pack/json_text_scanner.hpp"
 
 namespace espalier {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "io/checkpoint/set_aside.hpp"
 #include "io/input_limits.hpp"
-#include "io/json_numbers.hpp"
+#include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
 

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "io/json_numbers.hpp"
+#include "io/json_fields.hpp"
 #include "io/own_output.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/partial_file.hpp"

@@ -10,7 +10,6 @@
 #include "core/printable_text.hpp"
 #include "io/text/byte_level_alphabet.hpp"
 #include "io/text/utf8.hpp"
-#include "io/text/word_cache.hpp"
 
 namespace espalier {
 namespace {

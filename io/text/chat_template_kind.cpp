@@ -9,7 +9,6 @@
 #include "core/printable_text.hpp"
 #include "io/text/chat_template.hpp"
 #include "io/text/chat_template_tags.hpp"
-#include "io/text/jinja_tags.hpp"
 
 namespace espalier {
 namespace {

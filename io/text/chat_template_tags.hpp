@@ -2,9 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "io/text/jinja_tags.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace espalier {
+
+/// The tags of a Jinja template in one way of writing, so that templates that differ in layout alone are equal: no
+/// white space outside of strings, strings in single quotes with their escapes decoded, `x['role']` for `x.role`, no
+/// comments and no marks of white space. What a template writes is {{...}}; all else is {%...%}.
+struct JinjaTags {
+  std::string text;                        ///< all of them
+  std::vector<std::string> list = {};      ///< one by one
+  std::vector<std::string> literals = {};  ///< their strings, in order
+};
+
+/// @throws std::runtime_error where a tag has no end, and where the template writes text that stands outside of tags,
+/// as Hugging Face reads it (trim_blocks, lstrip_blocks)
+JinjaTags jinja_tags(std::string_view jinja);
 
 /// Is every tag of a template one that is known, but for what it writes of tools? An unknown one could write more text,
 /// or leave a message out.

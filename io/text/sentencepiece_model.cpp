@@ -1,16 +1,25 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/text/sentencepiece_model.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/printable_text.hpp"
+#include "core/scalars.hpp"
+#include "io/input_limits.hpp"
+#include "io/text/protobuf_reader.hpp"
+#include "io/text/tokenizer_files.hpp"
+#include "io/text/vocabulary.hpp"
 
 #ifdef ESPALIER_HAVE_SENTENCEPIECE
 #include <sentencepiece_processor.h>
 #endif
-
-#include <algorithm>
-#include <utility>
-
-#include "io/input_limits.hpp"
-#include "io/text/sentencepiece_check.hpp"
 
 namespace espalier {
 
@@ -22,6 +31,134 @@ bool is_sentencepiece_file(std::string_view begin) {
 #ifdef ESPALIER_HAVE_SENTENCEPIECE
 
 namespace {
+
+[[noreturn]] void damaged(const std::string& what) { throw std::runtime_error(what); }
+
+// ModelProto.SentencePiece.Type
+enum PieceType : std::uint64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct Piece {
+  std::string_view text;
+  std::uint64_t type = normal;
+};
+
+void require_wire_type(const ProtobufReader& reader, std::uint64_t type, const char* what) {
+  if (reader.wire_type != type)
+    damaged(fmt::format("{} is of another type", what));
+}
+
+Piece read_piece(std::string_view message) {
+  Piece piece;
+  for (ProtobufReader reader(message); reader.next();) {
+    if (reader.field == 1) {
+      require_wire_type(reader, 2, "the text of a piece");
+      piece.text = reader.bytes;
+    } else if (reader.field == 2) {
+      require_wire_type(reader, 5, "the score of a piece");
+      float score = 0;
+      std::memcpy(&score, reader.bytes.data(), sizeof score);
+      if (!std::isfinite(score))
+        damaged("the score of a piece is not finite");
+    } else if (reader.field == 3) {
+      require_wire_type(reader, 0, "the type of a piece");
+      piece.type = reader.value;
+    }
+  }
+  if (piece.text.empty() || piece.text.size() > 65536 || !is_utf8(piece.text) ||
+      piece.text.find('\0') != piece.text.npos)
+    damaged(fmt::format("the piece {:.60} is empty, too long or no UTF-8", printable_line(piece.text)));
+  if (piece.type < normal || piece.type > byte)
+    damaged(fmt::format("the piece {:.60} is of the type {}", printable_line(piece.text), piece.type));
+  return piece;
+}
+
+std::uint32_t word_at(std::string_view bytes, std::size_t i) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + 4 * i, 4);
+  return word;
+}
+
+// A trie of Darts-clone (its darts.h has the layout of a unit): all units that can be reached lie in the array, and all
+// values in the texts that follow it, which end with a zero.
+void check_trie(std::string_view units, std::string_view texts) {
+  if (units.empty() || units.size() % 1024 != 0 || texts.empty() || texts.back() != '\0')
+    damaged("the table of normalized characters is cut");
+  const std::size_t num_units = units.size() / 4;
+  std::vector<bool> seen(num_units);
+  std::vector<std::size_t> open = {0};
+  seen[0] = true;
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    open.pop_back();
+    const std::uint32_t unit = word_at(units, at);
+    const std::size_t children = at ^ (unit >> 10 << ((unit & 1U << 9) >> 6));
+    if ((children | 0xFF) >= num_units)
+      damaged("the table of normalized characters points beyond its end");
+    if ((unit >> 8 & 1) != 0 && (word_at(units, children) & 0x7FFFFFFF) >= texts.size())
+      damaged("the table of normalized characters has a text beyond its end");
+    for (std::size_t label = 1; label < 256; ++label) {
+      const std::size_t child = children ^ label;
+      if ((word_at(units, child) & (1U << 31 | 0xFF)) == label && !seen[child]) {
+        seen[child] = true;
+        open.push_back(child);
+      }
+    }
+  }
+}
+
+// NormalizerSpec: 2 is the precompiled table: bytes of the trie, the trie, texts.
+void check_normalizer(std::string_view message) {
+  for (ProtobufReader reader(message); reader.next();) {
+    if (reader.field != 2)
+      continue;
+    require_wire_type(reader, 2, "the table of normalized characters");
+    if (reader.bytes.empty())
+      continue;
+    if (reader.bytes.size() < 4 || word_at(reader.bytes, 0) > reader.bytes.size() - 4)
+      damaged("the table of normalized characters is cut");
+    const std::uint32_t trie_bytes = word_at(reader.bytes, 0);
+    check_trie(reader.bytes.substr(4, trie_bytes), reader.bytes.substr(4 + std::size_t{trie_bytes}));
+  }
+}
+
+// TrainerSpec: 3 is the type of the model.
+void check_trainer(std::string_view message) {
+  for (ProtobufReader reader(message); reader.next();)
+    if (reader.field == 3 && reader.value != 1 && reader.value != 2)
+      damaged(fmt::format("the model is of the type {}, wanted 1 (unigram) or 2 (BPE)", reader.value));
+}
+
+// Looks through a model of SentencePiece before its library does, which believes what it reads: the library ends the
+// process for some damaged models, and reads beyond its memory for others.
+// @returns the ids of the pieces that a user has defined: they are found in every text
+// @throws std::runtime_error: says what is damaged
+std::vector<TokenId> check_sentencepiece_model(std::string_view model) {
+  std::vector<TokenId> defined;
+  std::set<std::string_view> texts;
+  Index num_unknown = 0;
+  for (ProtobufReader reader(model); reader.next();) {
+    if (reader.field > 5)
+      continue;
+    require_wire_type(reader, 2, "a part of the model");
+    if (reader.field == 1) {
+      const Piece piece = read_piece(reader.bytes);
+      if (!texts.insert(piece.text).second)
+        damaged(fmt::format("the piece {:.60} stands there twice", printable_line(piece.text)));
+      num_unknown += piece.type == unknown ? 1 : 0;
+      if (piece.type == user_defined)
+        defined.push_back(static_cast<TokenId>(texts.size() - 1));
+      if (std::ssize(texts) > Vocabulary::most_tokens)
+        damaged(fmt::format("more than {} pieces", Vocabulary::most_tokens));
+    } else if (reader.field == 2) {
+      check_trainer(reader.bytes);
+    } else if (reader.field == 3 || reader.field == 5) {
+      check_normalizer(reader.bytes);
+    }
+  }
+  if (texts.empty() || num_unknown != 1)
+    damaged(fmt::format("{} pieces, {} of them for what is unknown, wanted 1", texts.size(), num_unknown));
+  return defined;
+}
 
 [[noreturn]] void refuse_sentencepiece(const std::string& where, const std::string& reason) {
   throw Error(ExitCode::data, {.what = "a SentencePiece model cannot be read",

@@ -8,9 +8,7 @@
 
 #include "io/hash.hpp"
 #include "io/text/byte_tokenizer.hpp"
-#include "io/text/sentencepiece_model.hpp"
-#include "io/text/tiktoken_file.hpp"
-#include "io/text/tokenizer_json.hpp"
+#include "io/text/tokenizer_files.hpp"
 
 namespace espalier {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/text/tokenizer_json.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "io/strings.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/byte_level_alphabet.hpp"
+#include "io/text/tokenizer_files.hpp"
 #include "io/text/tokenizer_json_parts.hpp"
 
 namespace espalier {

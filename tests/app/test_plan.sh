@@ -261,7 +261,7 @@ grep -q "a step of at most 10 s: met with" met.md || fail "the memo does not say
 expect 2 "fixed degrees that do not divide" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --fix tensor=5
 says "--fix tensor=4"
 expect 2 "--batch 6 or 8" "$espalier" plan --model gpt2-124m --cluster a100-80:8 --batch 7
-expect 2 "(nearest: 4 or 6)" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensor=5
+expect 2 "(nearest: tensor 4 or 6, num_heads" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensor=5
 expect 2 "a100-80 has no fp8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --precision fp8
 expect 0 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16 --layout data=8
 expect 2 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16

@@ -6,7 +6,7 @@
 
 #include "core/memory_text.hpp"
 #include "diagnosis/diagnose.hpp"
-#include "diagnosis/layout_room.hpp"
+#include "diagnosis/find_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "tests/diagnosis/named_findings.hpp"
 #include "tests/diagnosis/simulated_run.hpp"

@@ -10,7 +10,6 @@
 
 #include "core/error.hpp"
 #include "diagnosis/find_stability.hpp"
-#include "diagnosis/loss_causes.hpp"
 #include "tests/diagnosis/loss_runs.hpp"
 
 using namespace espalier;

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "io/pack/best_fit.hpp"
+#include "io/pack/conversation_file.hpp"
 
 namespace espalier::test {
 namespace {

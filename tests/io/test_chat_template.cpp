@@ -8,7 +8,7 @@
 
 #include "io/pack/conversations.hpp"
 #include "io/text/chat_template.hpp"
-#include "io/text/jinja_tags.hpp"
+#include "io/text/chat_template_tags.hpp"
 #include "tests/io/text/chat_fixture.hpp"
 
 namespace espalier::test {

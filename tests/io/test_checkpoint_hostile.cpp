@@ -8,7 +8,6 @@
 #include <random>
 
 #include "io/hash.hpp"
-#include "io/metadata_hash.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;

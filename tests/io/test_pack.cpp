@@ -5,7 +5,6 @@
 #include <set>
 
 #include "io/hash.hpp"
-#include "io/pack/brace_expansion.hpp"
 #include "io/pack/documents.hpp"
 #include "io/pack/input_files.hpp"
 #include "io/pack/pack.hpp"

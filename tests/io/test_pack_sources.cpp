@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/pack/input_files.hpp"
-#include "io/pack/json_line.hpp"
+#include "io/pack/json_text_scanner.hpp"
 #include "io/pack/pack.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/tokens/token_documents.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/random.hpp"
-#include "io/records/stop_texts.hpp"
+#include "io/text/stream_decoder.hpp"
 
 using namespace espalier;
 

@@ -8,7 +8,7 @@
 
 #include "core/float16.hpp"
 #include "io/tokens/token_file.hpp"
-#include "io/tokens/token_frequencies.hpp"
+#include "io/tokens/token_statistics.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "io/checkpoint/hdf5_file.hpp"
-#include "io/checkpoint/write_behind.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;

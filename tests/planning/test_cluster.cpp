@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "io/quantity.hpp"
+#include "io/units.hpp"
 #include "planning/cluster.hpp"
 
 using namespace espalier;

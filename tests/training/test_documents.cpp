@@ -9,7 +9,7 @@
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/verify/layouts_to_verify.hpp"
-#include "training/verify/trainer_copies.hpp"
+#include "training/verify/logical_tensors.hpp"
 #include "training/verify/verify.hpp"
 
 namespace espalier::test {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "tests/io/support.hpp"
-#include "training/config/emulate_keys.hpp"
+#include "training/config/emulation.hpp"
 
 namespace espalier::test {
 namespace {

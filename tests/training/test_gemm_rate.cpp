@@ -10,7 +10,6 @@
 #include "tests/support/world.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/prediction/peak_rate.hpp"
 
 namespace espalier::test {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/training/hugging_face_models.hpp"
 #include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
-#include "training/pretrained/hugging_face_architecture.hpp"
+#include "training/pretrained/hugging_face_config.hpp"
 
 namespace espalier::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "models/presets.hpp"
 #include "tests/training/hugging_face_models.hpp"
-#include "training/pretrained/hugging_face_architecture.hpp"
+#include "training/pretrained/hugging_face_config.hpp"
 
 namespace espalier::test {
 namespace {

@@ -5,7 +5,7 @@
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/emulated_links.hpp"
 #include "tests/support/world.hpp"
-#include "training/loop/link_check.hpp"
+#include "training/loop/run_facts.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/stopwatch.hpp"
-#include "training/rehearsal/operation_pace.hpp"
+#include "training/rehearsal/step_pace.hpp"
 
 namespace espalier {
 namespace {

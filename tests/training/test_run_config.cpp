@@ -8,7 +8,7 @@
 
 #include "tests/io/support.hpp"
 #include "training/config/config_warnings.hpp"
-#include "training/config/emulate_keys.hpp"
+#include "training/config/emulation.hpp"
 #include "training/config/run_config.hpp"
 #include "training/prediction/predict_memory.hpp"
 

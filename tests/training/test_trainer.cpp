@@ -4,7 +4,7 @@
 
 #include "tests/training/tiny_run.hpp"
 #include "training/prediction/predict_memory.hpp"
-#include "training/verify/trainer_copies.hpp"
+#include "training/verify/logical_tensors.hpp"
 
 namespace espalier::test {
 namespace {

@@ -6,15 +6,45 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <future>
+#include <stop_token>
+#include <thread>
 
 #include "core/stopwatch.hpp"
-#include "io/checkpoint/background_task.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "training/checkpoint/sharded_save.hpp"
 
 namespace espalier {
+namespace {
+
+// Work on a thread of its own. Asked to stop and waited for when it goes out of scope.
+class BackgroundTask {
+ public:
+  explicit BackgroundTask(std::function<void(std::stop_token)> work);
+
+  bool is_done() const;
+
+  // Until the end, but no longer than this.
+  void wait_for(std::chrono::milliseconds most) const { result_.wait_for(most); }
+
+  // Waits for the end, once. @throws what the work threw.
+  void get() { result_.get(); }
+
+ private:
+  std::packaged_task<void(std::stop_token)> work_;
+  std::future<void> result_;
+  std::jthread thread_;  // last: joined before the others go
+};
+
+BackgroundTask::BackgroundTask(std::function<void(std::stop_token)> work)
+    : work_(std::move(work)), result_(work_.get_future()), thread_([this](std::stop_token stop) { work_(stop); }) {}
+
+bool BackgroundTask::is_done() const { return result_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+
+}  // namespace
 
 template <class P>
 struct CheckpointSaver<P>::BackgroundSave {

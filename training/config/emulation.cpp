@@ -2,11 +2,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/config/emulation.hpp"
 
+#include <filesystem>
+#include <sstream>
+
 #include "parallel/collectives/emulated_links.hpp"
 #include "parallel/mesh/reduction_groups.hpp"
+#include "training/config/config_visitors.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr Index most_emulated_ranks = 1 << 20;
+
+template <class Emulate, class Visitor>
+void visit_emulate(Emulate& e, Visitor&& v) {
+  v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
+  v.seconds("forward", e.forward, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_input", e.backward_input, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_weight", e.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("optimizer", e.optimizer, {0, 1e6}, "of one update");
+  v.seconds("latency", e.latency, {0, 1e6}, "of a message within a node");
+  v.real("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
+  v.seconds("node_latency", e.node_latency, {0, 1e6}, "of a message between nodes");
+  v.real("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
+  v.integer("ranks_per_node", e.ranks_per_node, {0, most_emulated_ranks}, "0: all ranks on one node");
+  v.integers("part_percent", e.part_percent, {1, 100000},
+             "of these times, for each chunk in forward order; []: 100 each");
+  v.integers("backward_percent", e.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
+  v.real("message_scale", e.message_scale, {0, 1e18}, "factor of the bytes of messages");
+  v.real("tensor_message_scale", e.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
+  v.real("data_message_scale", e.data_message_scale, {0, 1e18},
+         "further factor of gradients, except for norms shared by tensor ranks");
+  v.real("pipeline_message_scale", e.pipeline_message_scale, {0, 1e18}, "further factor between stages");
+  v.boolean("per_layer", e.per_layer, "forward and backward are times of a layer, not of a chunk");
+  v.seconds("data", e.data, {0, 1e6}, "of reading the tokens of a step");
+  v.integer("planned_microbatches", e.planned_microbatches, {0},
+            "rehearsals: micro-batches of the plan; 0: no rehearsal");
+  v.integer("slow_rank", e.slow_rank, {-1, most_emulated_ranks}, "a fault: this rank computes slower; -1: none");
+  v.real("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
+  v.integers("delayed_link", e.delayed_link, {0, most_emulated_ranks},
+             "a fault: messages from the first rank to the second are late; []: none");
+  v.seconds("delay", e.delay, {0, 1e6}, "time by which they are late");
+}
+
+// A file may have a name with "=".
+bool is_setting(const std::string& text) {
+  std::error_code missing;
+  return text.find('=') != std::string::npos && !std::filesystem::exists(text, missing);
+}
 
 double reduction_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
   return has_message_scale(group) ? emulate.data_message_scale : 1;
@@ -28,6 +71,40 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
 }
 
 }  // namespace
+
+RunConfig::Emulate read_emulation(const std::vector<std::string>& given) {
+  const ConfigKind kind{.name = "emulation", .help = "`espalier train --keys --emulate forward=0` explains every key"};
+  RunConfig::Emulate emulate;
+  for (const std::string& each : given) {
+    ConfigReader reader = is_setting(each) ? ConfigReader("", "--emulate", {"emulate." + each}, kind)
+                                           : ConfigReader(Path(each), {}, kind);
+    read_emulate_keys(reader, emulate);
+    reader.finish();
+  }
+  return emulate;
+}
+
+void read_emulate_keys(ConfigReader& reader, RunConfig::Emulate& emulate) {
+  visit_emulate(emulate, ReadingVisitor(reader));
+}
+
+std::string all_emulate_keys(const RunConfig::Emulate& emulate) {
+  WritingVisitor writer;
+  visit_emulate(emulate, writer);
+  return writer.result();
+}
+
+std::string changed_emulate_keys(const RunConfig::Emulate& emulate) {
+  if (emulate == RunConfig::Emulate{})
+    return "";
+  const std::string usual = all_emulate_keys();
+  std::istringstream lines(all_emulate_keys(emulate));
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with('[') || usual.find("\n" + line + "\n") == std::string::npos)
+      text += line + "\n";
+  return text;
+}
 
 double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part) {
   const std::vector<Index>& percent = kind == OperationKind::forward || emulate.backward_percent.empty()

@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "core/group_key.hpp"
+#include "io/config/toml_config.hpp"
 #include "parallel/collectives/communicator.hpp"
 #include "parallel/schedule/pipeline_schedule.hpp"
 #include "training/config/run_config.hpp"
@@ -10,6 +14,21 @@
 // What --emulate says of operations and messages.
 
 namespace espalier {
+
+// The keys of emulation: of tests, benches and rehearsals, not of a config. Records of a run have them as [emulate].
+
+/// What `train --emulate` is given: TOML files with a section [emulate], and settings "forward=10ms"; later ones win.
+/// @throws Error (usage) that lists every problem of the first that has one.
+RunConfig::Emulate read_emulation(const std::vector<std::string>& given);
+
+/// The section [emulate] of a record.
+void read_emulate_keys(ConfigReader& reader, RunConfig::Emulate& emulate);
+
+/// All keys with their meanings, as TOML that reads back equal.
+std::string all_emulate_keys(const RunConfig::Emulate& emulate = {});
+
+/// The same of those that differ from their defaults; empty where none does.
+std::string changed_emulate_keys(const RunConfig::Emulate& emulate);
 
 /// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0:
 /// as long as it does.

@@ -17,7 +17,7 @@
 #include "io/input_limits.hpp"
 #include "models/model_section.hpp"
 #include "training/config/config_visitors.hpp"
-#include "training/config/emulate_keys.hpp"
+#include "training/config/emulation.hpp"
 #include "training/config/validate_config.hpp"
 #include "training/config/with_compute_type.hpp"
 

@@ -120,7 +120,7 @@ struct RunConfig {
     Index trace_steps = 0;
   } run;
 
-  /// Another machine to imitate (training/config/emulate_keys.hpp); observers and hooks do it
+  /// Another machine to imitate (training/config/emulation.hpp); observers and hooks do it
   /// (training/rehearsal/step_pace.hpp, training/config/emulation.hpp).
   struct Emulate {
     double forward = 0;  ///< seconds of one operation, of the whole chunk
@@ -164,7 +164,7 @@ enum class Libraries { present, known };
 
 /// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates
 /// for `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
-/// @param emulate what is to be emulated; a user's config does not say it (training/config/emulate_keys.hpp)
+/// @param emulate what is to be emulated; a user's config does not say it (training/config/emulation.hpp)
 RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
                           Libraries libraries = Libraries::present, const RunConfig::Emulate& emulate = {});
 

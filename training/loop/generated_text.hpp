@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "io/records/stop_texts.hpp"
 #include "io/text/stream_decoder.hpp"
 #include "models/sampler.hpp"
 

@@ -6,7 +6,6 @@
 
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
-#include "io/json_numbers.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
 #include "parallel/collectives/agreement.hpp"

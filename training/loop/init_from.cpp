@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/loop/init_from.hpp"
-
 #include <algorithm>
 
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "training/config/stored_config.hpp"
+#include "training/loop/resume.hpp"
 #include "training/pretrained/hugging_face_start.hpp"
 
 namespace espalier {

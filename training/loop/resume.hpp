@@ -29,4 +29,10 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
 /// The error of a run that diverged, with where the run can be taken up among its checkpoints, if there are any.
 Error with_way_back(const Error& error, const Path& checkpoints, const std::string& owner);
 
+/// What `train --init-from` names must be there, and be of the model that the config describes: asked before anything
+/// slow. A run that goes on from a checkpoint of its own needs it no more. Reads headers, no weights.
+/// @throws Error (checkpoint) where nothing of use is there or a checkpoint is of another model, (usage) when [model]
+/// contradicts config.json, (data) for files of Hugging Face that cannot be used
+void require_init_from(const RunConfig& config, const TrainOptions& options);
+
 }  // namespace espalier

@@ -7,7 +7,7 @@
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/set_aside.hpp"
 #include "io/input_limits.hpp"
-#include "io/text/tokenizer_json.hpp"
+#include "io/text/tokenizer_files.hpp"
 #include "io/tokens/token_file.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/texts.hpp"

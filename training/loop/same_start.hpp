@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/executable.hpp"
+#include "io/machine.hpp"
 #include "parallel/collectives/communicator.hpp"
 
 namespace espalier {

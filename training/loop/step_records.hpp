@@ -2,16 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "io/records/event_file.hpp"
 #include "io/records/metrics.hpp"
 #include "io/records/metrics_csv.hpp"
-#include "training/loop/metrics_line.hpp"
 #include "training/loop/text_samples.hpp"
+#include "training/loop/train_loop.hpp"
 
 namespace espalier {
+
+/// Blanks that the line of a step gets that is to be validated: `,"validation_loss":` and a number fit.
+constexpr std::size_t room_for_validation = 44;
+
+/// A step in metrics.jsonl; docs/running.md explains each field.
+nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress);
 
 /// What rank 0 writes of the steps, for people and tools that watch: metrics.jsonl; metrics.csv, tensorboard/ and
 /// samples.jsonl where the config wants them.

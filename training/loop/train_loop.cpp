@@ -30,7 +30,6 @@
 #include "training/loop/text_samples.hpp"
 #include "training/loop/validation.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/prediction/peak_rate.hpp"
 #include "training/prediction/predict_memory.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/loaders.hpp"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/ops/attention_library.hpp"
@@ -52,5 +53,10 @@ double measure_gemm_rate(const Communicator& world, Index size = exec_is_host ? 
 
 /// "matrix products by onednn (best of 3 measured: 432 GFLOP/s)": of measure_gemm_rate().
 std::string products_text(double gemm_rate, int ranks);
+
+/// FLOP/s of matrix products on all ranks together by the peak that the maker of the devices names: what MFU is a share
+/// of. By the name of the GPU (of a MIG part its share of the processors), else by run.cluster. Nothing where it is not
+/// known, as on most CPUs, and where --emulate imitates the operations of another machine.
+std::optional<double> peak_rate(const RunConfig& config, const Communicator& world);
 
 }  // namespace espalier

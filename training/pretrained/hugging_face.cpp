@@ -13,7 +13,7 @@
 #include "io/pack/json_text.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
-#include "training/pretrained/hugging_face_architecture.hpp"
+#include "training/pretrained/hugging_face_config.hpp"
 #include "training/step/loss_scaler.hpp"
 #include "training/step/spike_guard.hpp"
 

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/pretrained/hugging_face_architecture.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/error.hpp"
-#include "training/pretrained/hugging_face_activation.hpp"
+#include "training/pretrained/hugging_face_config.hpp"
+#include "training/pretrained/hugging_face_fields.hpp"
 
 namespace espalier {
 namespace {

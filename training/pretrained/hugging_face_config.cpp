@@ -9,9 +9,7 @@
 
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
-#include "training/pretrained/hugging_face_activation.hpp"
 #include "training/pretrained/hugging_face_fields.hpp"
-#include "training/pretrained/hugging_face_llama.hpp"
 
 namespace espalier {
 namespace {

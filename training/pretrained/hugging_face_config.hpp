@@ -9,6 +9,9 @@
 #include "models/formats/hugging_face.hpp"
 #include "models/model_config.hpp"
 
+// config.json of Llama and of the families built like it: Mistral, Qwen2 and Qwen3. Keys that are absent have the
+// defaults of transformers, which differ by family.
+
 namespace espalier {
 
 /// What config.json of a Hugging Face directory says: a model without weights (those are HuggingFaceWeights).
@@ -33,5 +36,15 @@ HuggingFaceModel read_hugging_face_config(const Path& directory);
 
 /// config.json of a model, as all versions of transformers read it. @pre model.architecture is architecture_of(config)
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type);
+
+/// @throws std::runtime_error with the key, for what Espalier does not compute
+ModelConfig llama_from_hugging_face(HuggingFaceArchitecture architecture, const nlohmann::json& config);
+
+/// @pre architecture_of(model) is this one
+nlohmann::ordered_json llama_to_hugging_face(HuggingFaceArchitecture architecture, const ModelConfig& model);
+
+/// The architecture of transformers that computes a model of ours. @throws Error (usage) if there is none, with what
+/// the nearest one lacks
+HuggingFaceArchitecture architecture_of(const ModelConfig& model);
 
 }  // namespace espalier

@@ -4,11 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "io/json_fields.hpp"
 #include "io/pack/json_text.hpp"
 #include "models/model_ranges.hpp"
 
 // What the readers of config.json share. In it null often stands for a key that is not there.
+
+// Activation functions in config.json. There a gate is part of the family, here of the function: "silu" is our "swiglu"
+// where the feed-forward has a gate.
 
 namespace espalier {
 
@@ -27,5 +33,12 @@ inline void require_value(const nlohmann::json& config, const char* key, const n
   if (config.contains(key) && config.at(key) != wanted)
     refuse_field(key, config.at(key), fmt::format("{}; Espalier computes nothing else", json_text(wanted)));
 }
+
+/// Our name of `config[key]`, without and with a gate. @throws std::runtime_error for a function that Espalier has not
+std::string activation_from_hugging_face(const nlohmann::json& config, const char* key, const char* absent);
+std::string gated_activation_from_hugging_face(const nlohmann::json& config, const char* key, const char* absent);
+
+/// The name there; empty where transformers has none.
+std::string activation_to_hugging_face(const std::string& ours);
 
 }  // namespace espalier

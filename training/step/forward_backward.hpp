@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/phases.hpp"
+#include "core/scalars.hpp"
 #include "models/activation_memory.hpp"
 #include "models/decoder.hpp"
 #include "parallel/mesh/process_mesh.hpp"
@@ -13,9 +15,22 @@
 #include "parallel/schedule/pipeline_schedule.hpp"
 #include "parallel/schedule/unit_actions.hpp"
 #include "training/step/compute_times.hpp"
-#include "training/step/message_transit.hpp"
 
 namespace espalier {
+
+/// How long messages between stages were on their way, of those that this rank waited for before they were sent: only
+/// of them does a receiver see the whole way. What tells a slow link from a late sender.
+struct MessageTransit {
+  struct Sum {
+    Index messages = 0;
+    double seconds = 0;
+    double mean() const { return messages > 0 ? seconds / static_cast<double>(messages) : 0; }
+  };
+  Sum activations;
+  Sum gradients;
+
+  Sum& of(OperationKind receive) { return receive == OperationKind::receive_activations ? activations : gradients; }
+};
 
 /// What a step works on; all of it outlives the step.
 template <class P>

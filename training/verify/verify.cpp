@@ -15,8 +15,8 @@
 #include "training/loop/check_token_files.hpp"
 #include "training/verify/fault_injection.hpp"
 #include "training/verify/layouts_to_verify.hpp"
+#include "training/verify/logical_tensors.hpp"
 #include "training/verify/saved_reference.hpp"
-#include "training/verify/trainer_copies.hpp"
 #include "training/verify/verify_reference.hpp"
 
 namespace espalier {

@@ -6,7 +6,7 @@
 #include "io/pack/json_text.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
-#include "training/verify/trainer_copies.hpp"
+#include "training/verify/logical_tensors.hpp"
 
 namespace espalier {
 

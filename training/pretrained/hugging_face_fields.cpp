@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/pretrained/hugging_face_activation.hpp"
+#include "training/pretrained/hugging_face_fields.hpp"
 
 #include <fmt/ranges.h>
 
 #include "core/ops/activation_names.hpp"
-#include "training/pretrained/hugging_face_fields.hpp"
 
 namespace espalier {
 namespace {
