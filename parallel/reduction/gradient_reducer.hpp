@@ -39,8 +39,8 @@ struct ReducerStats {
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 ///
-/// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions (parallel/unit_actions)
-/// says it: their sums are added to this rank's shard.
+/// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions
+/// (parallel/schedule/unit_actions.hpp) says it: their sums are added to this rank's shard.
 ///
 /// A sum may have a second level (GroupRank), over those that hold our slice of a bucket in other groups of the first.
 /// With hybrid sharding (FSDP's hybrid strategy, Zhao et al., 2023) owned() is this rank's shard of its copy, which is

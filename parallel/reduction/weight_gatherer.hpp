@@ -14,9 +14,9 @@
 namespace espalier {
 
 /// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
-/// (parallel/unit_actions) says it. Without units there is nothing to do. Over many replicas, too, it is one
-/// all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as sums
-/// do.
+/// (parallel/schedule/unit_actions.hpp) says it. Without units there is nothing to do. Over many replicas, too, it is
+/// one all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as
+/// sums do.
 template <class T>
 class WeightGatherer {
  public:
