@@ -221,8 +221,7 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
       sharded_reducer.begin_step();
       sharded_reducer.wait();
       sharded_optimizer.step(ExecSpace(), 1e-2, clip, step);
-      sharded_reducer.start_gather(sharded.parameters.weights());
-      sharded_reducer.wait_gather();
+      sharded_reducer.gather(sharded.parameters.weights());
     }
     EXPECT_TRUE(same_bits(to_vector(sharded.parameters.flat_weights()), to_vector(whole.parameters.flat_weights())))
         << layout.text();
@@ -268,8 +267,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           EXPECT_EQ(reducer.stats().bytes_by_group[group],
                     wanted.at(group).reduce_bytes + wanted.at(group).second_reduce_bytes)
               << layout.text();
-        reducer.start_gather(stage.parameters.weights());
-        reducer.wait_gather();
+        reducer.gather(stage.parameters.weights());
         std::uint64_t messages = 0;
         for (const auto& [group, traffic] : wanted)
           messages += traffic.messages;
@@ -316,8 +314,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
     }
     reducer.begin_step();
     reducer.wait();
-    reducer.start_gather(FlatStorage<bfloat16>(weights));
-    reducer.wait_gather();
+    reducer.gather(FlatStorage<bfloat16>(weights));
     const auto gathered = to_vector(weights);
     for (const Bucket& bucket : reducer.buckets()) {
       if (bucket.group == over_tied)
