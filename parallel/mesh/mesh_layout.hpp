@@ -21,10 +21,9 @@ inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  
 AxisOrder axis_order_from(std::string_view text);
 std::string to_string(const AxisOrder& order);
 
-/// One number an axis: degrees, or the coordinates of a rank.
+/// One number an axis: degrees (1 along axes that are not named), or the coordinates of a rank (0 there).
 class PerAxis {
  public:
-  constexpr PerAxis() : PerAxis(1) {}
   static constexpr PerAxis degrees(int tp, int dp, int pp) { return PerAxis(1).with_trained(tp, dp, pp); }
   static constexpr PerAxis coordinates(int tp, int dp, int pp) { return PerAxis(0).with_trained(tp, dp, pp); }
   constexpr PerAxis with(Axis axis, int value) const {
@@ -48,7 +47,7 @@ class PerAxis {
 /// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
 /// With the default order: rank = tp + tp_size * (cp + cp_size * (ep + ep_size * (dp + dp_size * pp))).
 struct MeshLayout {
-  PerAxis degrees;
+  PerAxis degrees = PerAxis::degrees(1, 1, 1);
   AxisOrder order = data_first_order;
   /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
   int kv_copies = 1;
@@ -116,6 +115,7 @@ inline constexpr int default_most_summed_at_once = 64;
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
 MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);
 
+/// @param wanted degrees; those of cp and ep are named where they are not 1
 /// @throws Error (ExitCode::usage): the problem, all factors and the nearest layouts that fit.
 [[noreturn]] void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem);
 
