@@ -219,7 +219,7 @@ MemoryByCategory StateMemory::most(const Layout& layout, const MemoryOptions& op
   const bool is_end = stage == 0 || stage + 1 == layout.pipeline;
   std::vector<double> key;
   for (const int number :
-       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_replicas, ranks.first,
+       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_level_replicas, ranks.first,
         static_cast<int>(options.types.compute), static_cast<int>(options.logits.multiple),
         layout.pipeline == 1 ? 0
         : is_end             ? 1 + (stage > 0 ? 1 : 0)

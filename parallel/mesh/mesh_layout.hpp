@@ -55,14 +55,14 @@ struct MeshLayout {
   int shard_replicas = 0;
   /// Sums over many replicas run in two levels: groups of so many consecutive replicas sum first, then those that hold
   /// the same slice in all groups. 0: one level. Not used with shard_replicas.
-  int first_replicas = 0;
+  int first_level_replicas = 0;
 
   int size() const;
   int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
   bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
   /// Consecutive replicas of the first level of a sum.
   int replicas_of_first_level() const {
-    return !has_copies() && first_replicas > 0 ? first_replicas : replicas_of_a_copy();
+    return !has_copies() && first_level_replicas > 0 ? first_level_replicas : replicas_of_a_copy();
   }
   bool has_two_levels() const { return replicas_of_first_level() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
@@ -105,7 +105,7 @@ struct MeshLayout {
 /// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
 
-/// MeshLayout::first_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
+/// MeshLayout::first_level_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
 /// replicas is prime. Else the replicas of a node, if it has several, or the divisor that makes both levels most alike.
 /// (An all_to_all sends another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
 int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);

@@ -157,7 +157,7 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
           if (fitting.degree(Axis::dp) % replicas != 0)
             continue;
           const MeshLayout layout{.degrees = fitting.degrees, .order = order, .shard_replicas = replicas};
-          const MeshLayout levels{.degrees = fitting.degrees, .order = order, .first_replicas = replicas};
+          const MeshLayout levels{.degrees = fitting.degrees, .order = order, .first_level_replicas = replicas};
           for (const GroupKey& group : reduction_groups)
             for (int rank = 0; rank < world_size; ++rank) {
               ASSERT_EQ(levels.first_level_ranks(rank, group), layout.first_level_ranks(rank, group));

@@ -34,7 +34,7 @@ constexpr Index narrow_bucket = 700 * 8;  // many buckets, several a matrix
 /// MPI and Kokkos.
 const ProcessMesh& mesh_of(const MeshLayout& layout) {
   static auto& meshes = *new std::map<std::string, ProcessMesh>;
-  const std::string name = layout.text() + " " + std::to_string(layout.first_replicas);
+  const std::string name = layout.text() + " " + std::to_string(layout.first_level_replicas);
   const auto found = meshes.find(name);
   return found != meshes.end() ? found->second : meshes.emplace(name, ProcessMesh(world(), layout)).first->second;
 }
@@ -124,7 +124,7 @@ std::vector<MeshLayout> layouts_and_levels() {
   std::vector<MeshLayout> all = layouts();
   const auto add = [&](int tensor, int data, int pipeline, int first) {
     all.push_back(make_layout(world().size(), tensor, data, pipeline));
-    all.back().first_replicas = first;
+    all.back().first_level_replicas = first;
   };
   if (world().size() == 4)
     add(1, 4, 1, 2);

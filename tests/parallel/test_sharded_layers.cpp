@@ -60,7 +60,7 @@ struct Sharded {
 std::vector<ReductionCommunicators> all_levels() {
   std::vector<ReductionCommunicators> levels{ReductionCommunicators::all(world())};
   if (world().size() == 4) {
-    const MeshLayout layout{.degrees = PerAxis::degrees(1, 4, 1), .first_replicas = 2};
+    const MeshLayout layout{.degrees = PerAxis::degrees(1, 4, 1), .first_level_replicas = 2};
     static const auto& mesh = *new ProcessMesh(world(), layout);
     levels.push_back(mesh.reductions());
   }
