@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 """Fails on an include that points up, on a library used, a file opened or a text parsed outside its module, on a file that outgrew its
-subject, and on a test that no CMakeLists.txt names.
+subject, on a comment that names a file of ours that is not there, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other, nor do training and diagnosis.
 """
@@ -53,6 +53,8 @@ MAY_OPEN = {
 # JSON and TOML are parsed in one place each, which bounds size and depth.
 PARSES = re.compile(r"\bjson::(?:parse|accept|sax_parse)\s*\(|\btoml::parse(?:_file)?\s*\(|>>\s*json\b")
 MAY_PARSE = {"io/json_reader.cpp", "io/config/toml_text.cpp"}
+# A file or folder of ours in a comment, with its extension or without.
+NAMED = re.compile(rf"(?<![\w/.<\"-])(?:{'|'.join(sorted(BELOW.keys() | FREE))})(?:/\w+)+(?:\.[a-z]+)?")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -77,6 +79,9 @@ def problems_of(path: Path) -> list[str]:
             found.append(f"{name}:{number}: opens a file: that is the business of io/ (or a reason in MAY_OPEN)")
         if module in BELOW and name not in MAY_PARSE and PARSES.search(line.split("//")[0]):
             found.append(f"{name}:{number}: parses JSON or TOML: that is the business of {', '.join(sorted(MAY_PARSE))}")
+        found += [f"{name}:{number}: its comment names {named}, which is not there"
+                  for named in NAMED.findall(line.partition("//")[2])
+                  if not (ROOT / named).exists() and not list(ROOT.glob(f"{named}.*"))]
         match = INCLUDE.match(line)
         if not match:
             continue

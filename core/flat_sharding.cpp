@@ -5,12 +5,6 @@
 #include <algorithm>
 
 namespace espalier {
-namespace {
-
-constexpr Index buffer_alignment = 256;  // elements, as of segments
-
-}  // namespace
-
 std::vector<IndexRange> FlatSharding::held(Index flat_size) const {
   std::vector<IndexRange> result;
   Index begin = 0;
@@ -33,7 +27,7 @@ Index FlatSharding::buffer_size() const {
   Index largest = 0;
   for (const IndexRange& unit : units)
     largest = std::max(largest, unit.size());
-  return (largest + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+  return (largest + Segment::alignment - 1) / Segment::alignment * Segment::alignment;
 }
 
 }  // namespace espalier

@@ -13,7 +13,6 @@ namespace {
 
 // Vectors of any instruction set and transactions of any GPU start at a multiple of 128 bytes.
 constexpr Index parameter_alignment = 64;  // elements; of parameters that join none
-constexpr Index segment_alignment = 256;   // elements
 
 Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -115,7 +114,7 @@ void ParameterStore<T>::lay_out() {
     const ParameterSpec& spec = parameters_[i].spec;
     if (i == 0 || segment_key(spec) != segment_key(parameters_[i - 1].spec)) {
       ESPALIER_ASSERT(!spec.joins_previous, "espalier::ParameterStore: " + spec.name + " has nothing to join");
-      flat_size_ = round_up(flat_size_, segment_alignment);
+      flat_size_ = round_up(flat_size_, Segment::alignment);
       segments_.push_back({spec.chunk, spec.block, spec.group(), spec.weight_decay, flat_size_, 0});
     }
     parameters_[i].offset = flat_size_;

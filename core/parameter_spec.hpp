@@ -75,6 +75,7 @@ struct Parameter {
 
 /// A contiguous run of parameters that are reduced and updated alike.
 struct Segment {
+  static constexpr Index alignment = 256;  ///< elements: each begins at a multiple
   int chunk = 0;
   int block = 0;
   GroupKey group = {};

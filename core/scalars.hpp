@@ -14,8 +14,8 @@ struct float16;
 using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
 using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
 
-/// The type of master weights, optimizer state, accumulated gradients, statistics and losses (idea 4 of the
-/// design): fp32, and fp64 where the whole computation is fp64.
+/// The type of master weights, optimizer state, accumulated gradients, statistics and losses: fp32, and fp64
+/// where the whole computation is fp64.
 template <class T>
 struct StateOf {
   using type = float;

@@ -15,7 +15,7 @@
 
 namespace espalier {
 
-/// What the last start ran on, as training/run_facts noted it; empty and 0 where an older version did not.
+/// What the last start ran on, as training/loop/run_facts.hpp noted it; empty and 0 where an older version did not.
 struct RunFacts {
   std::string program;
   std::string cpu;
@@ -32,7 +32,7 @@ struct RunFacts {
   Index train_tokens = 0;     ///< in the training files
   bool fast_16_bits = false;  ///< the machine multiplies 16 bits on units of their own
 
-  /// A link that a start found slow (training/link_check); of ranks of the world.
+  /// A link that a start found slow (training/loop/link_check.hpp); of ranks of the world.
   struct SlowLink {
     Axis axis = Axis::dp;
     int from = 0;

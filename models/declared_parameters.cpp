@@ -11,8 +11,6 @@
 namespace espalier {
 namespace {
 
-constexpr Index alignment = 256;  // elements, of what segments begin at
-
 DeclaredParameters laid_out(ParameterStore<float>& store) {
   store.lay_out();
   DeclaredParameters declared{
@@ -57,7 +55,7 @@ ParameterRecording::ParameterRecording(const ModelConfig& model, const TensorPar
 DeclaredParameters ParameterRecording::of(const std::vector<ChunkLayers>& chunks) const {
   DeclaredParameters all;
   const auto append = [&](const DeclaredParameters& part, std::size_t chunk, Index block) {
-    const Index begin = (all.flat_size + alignment - 1) / alignment * alignment;
+    const Index begin = (all.flat_size + Segment::alignment - 1) / Segment::alignment * Segment::alignment;
     for (Segment segment : part.segments) {
       segment.chunk = static_cast<int>(chunk);
       segment.block = static_cast<int>(block);

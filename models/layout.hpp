@@ -32,9 +32,9 @@ struct Layout {
   std::vector<Recompute> recompute_per_stage = {};  ///< empty: `recompute` on all
   int zero_stage = 0;
   ShardOver shard_over = ShardOver::all;
-  int shard_replicas = 0;      ///< consecutive replicas that share one copy; 0: all. Of a run, not of a config
-  int first_replicas = 0;      ///< of a run, too: see MeshLayout
-  bool keep_gathered = false;  ///< ZeRO-3: layers stay gathered through a pass of the step's list
+  int shard_replicas = 0;        ///< consecutive replicas that share one copy; 0: all. Of a run, not of a config
+  int first_level_replicas = 0;  ///< of a run, too: see MeshLayout
+  bool keep_gathered = false;    ///< ZeRO-3: layers stay gathered through a pass of the step's list
   bool sequence_parallel = false;
   AxisOrder order = data_first_order;
   Precision precision = Precision::bf16;
@@ -64,7 +64,7 @@ struct Layout {
             .order = order,
             .kv_copies = kv_copies,
             .shard_replicas = zero_stage > 0 ? shard_replicas : 0,
-            .first_replicas = first_replicas};
+            .first_level_replicas = first_level_replicas};
   }
 
   /// What decides the lists of all stages.

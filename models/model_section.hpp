@@ -8,7 +8,7 @@
 namespace espalier {
 
 /// The keys of [model] and [rotary] in a config: their places, ranges and meanings. `v` is a visitor of
-/// training/config_visitors.
+/// training/config/config_visitors.hpp.
 template <class Model, class Visitor>
 void visit_model(Model& shape, Visitor& v) {
   v.integer("vocab_size", shape.vocab_size, ModelRange::vocabulary, "tokens of the vocabulary");

@@ -39,7 +39,7 @@ std::vector<AlikeRanks> alike_ranks(const ModelConfig& model, const Layout& layo
 }
 
 // Ranks that share sequences sum gradients like replicas.
-Layout with_context_as_data(const ModelConfig& model, Layout layout) {
+Layout with_context_ranks_as_replicas(const ModelConfig& model, Layout layout) {
   layout.data *= layout.context;
   layout.global_batch *= layout.context;  // as many micro-batches
   layout.shard_replicas *= layout.context;
@@ -123,7 +123,7 @@ Index tensor_scratch_bytes(const ModelConfig& model, const Layout& layout, bool 
 }
 
 std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout& asked, const MemoryOptions& wanted) {
-  const Layout layout = with_context_as_data(model, asked);
+  const Layout layout = with_context_ranks_as_replicas(model, asked);
   MemoryOptions options = wanted;
   options.sequence_length = std::max<Index>(1, wanted.sequence_length / asked.context);
   std::vector<MemoryByCategory> memory(static_cast<std::size_t>(layout.pipeline));

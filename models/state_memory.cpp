@@ -45,7 +45,8 @@ StageParameters stage_parameters(const ParameterRecording& recording, ChunkLayer
   }
   stage.layers = all.count;
   stage.declared = recording.of({all});
-  stage.flat_size = stage.declared.flat_size + (layers - all.count) * round_up(recording.block().flat_size, 256);
+  stage.flat_size =
+      stage.declared.flat_size + (layers - all.count) * round_up(recording.block().flat_size, Segment::alignment);
   return stage;
 }
 
@@ -59,7 +60,7 @@ class StageStates {
         mesh_(layout.mesh()),
         of_(stage_parameters(recording, all, layout.zero_stage >= 2 && !options.copies_state)),
         reducer_(reducer_options(layout, {all}, options.types.wire, options.message_scale)),
-        layer_size_(round_up(recording.block().flat_size, 256)) {
+        layer_size_(round_up(recording.block().flat_size, Segment::alignment)) {
     reducer_.layers_of_chunk = {of_.layers};
     reducer_.layer_times = of_.layer_times;
   }
@@ -158,7 +159,7 @@ class StageStates {
   Index units_size() const {
     const Segment& last = of_.declared.segments.back();
     const bool is_layer = last.block >= 1 && last.block <= of_.layers;
-    return num_layers() * layer_size_ - (is_layer ? round_up(of_.flat_size, 256) - of_.flat_size : 0);
+    return num_layers() * layer_size_ - (is_layer ? round_up(of_.flat_size, Segment::alignment) - of_.flat_size : 0);
   }
 
   MemoryByCategory memory_of(const ReductionShare& share, std::uint64_t copy) const {
@@ -218,7 +219,7 @@ MemoryByCategory StateMemory::most(const Layout& layout, const MemoryOptions& op
   const bool is_end = stage == 0 || stage + 1 == layout.pipeline;
   std::vector<double> key;
   for (const int number :
-       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_replicas, ranks.first,
+       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_level_replicas, ranks.first,
         static_cast<int>(options.types.compute), static_cast<int>(options.logits.multiple),
         layout.pipeline == 1 ? 0
         : is_end             ? 1 + (stage > 0 ? 1 : 0)

@@ -84,7 +84,7 @@ AxisPlacement copy_axis(const Layout& layout) {
 }
 
 Layout with_shards(Layout layout, const Cluster& cluster) {
-  layout.shard_replicas = layout.first_replicas = 0;
+  layout.shard_replicas = layout.first_level_replicas = 0;
   const MeshLayout mesh = mesh_of(layout);
   if (layout.shard_over == ShardOver::node && layout.zero_stage > 0) {
     const int replicas = replicas_of_a_node(mesh, cluster.devices_per_node);
@@ -94,7 +94,7 @@ Layout with_shards(Layout layout, const Cluster& cluster) {
   }
   const bool by_nccl = !cluster.device.moves_messages;
   if (!by_nccl && !layout.mesh().has_copies())
-    layout.first_replicas = first_level_replicas(mesh, cluster.devices_per_node, default_most_summed_at_once);
+    layout.first_level_replicas = first_level_replicas(mesh, cluster.devices_per_node, default_most_summed_at_once);
   return layout;
 }
 

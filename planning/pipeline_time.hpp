@@ -36,12 +36,11 @@ struct PipelineTime {
   double idle_share = 0;  ///< 1 - work of all stages / (stages x window)
 };
 
-/// Runs the operation lists that `train` runs (parallel/pipeline_schedule) through the simulator. Lists of more than
-/// `most_operations` are cut to two shorter ones with the same warm-up and cool-down, and what one more micro-batch
-/// costs in between is added for those left out: exact once the schedule repeats itself.
-/// Schedules that `train` has no list for are priced by their authors' closed form, and so are pipelines whose cut
-/// lists would still have more than 400,000 operations (about 250 stages, or 64 of 16 chunks):
-/// estimate_pipeline_time().
+/// Runs the operation lists that `train` runs (parallel/schedule/pipeline_schedule.hpp) through the simulator. Lists of
+/// more than `most_operations` are cut to two shorter ones with the same warm-up and cool-down, and what one more
+/// micro-batch costs in between is added for those left out: exact once the schedule repeats itself. Schedules that
+/// `train` has no list for are priced by their authors' closed form, and so are pipelines whose cut lists would still
+/// have more than 400,000 operations (about 250 stages, or 64 of 16 chunks): estimate_pipeline_time().
 PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations = 40000);
 
 /// Without lists: work of the busiest stage, bubble_seconds, and messages: those of the first micro-batch on its way

@@ -3,10 +3,13 @@
 #include "parallel/mesh/mesh_layout.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -88,6 +91,22 @@ std::vector<int> ranks_of_sum(const MeshLayout& layout, int rank, const GroupKey
   return ranks;
 }
 
+const char* spelled_out(Axis axis) {
+  switch (axis) {
+    case Axis::tp: return "tensor";
+    case Axis::cp: return "context";
+    case Axis::ep: return "expert";
+    case Axis::dp: return "data";
+    case Axis::pp: break;
+  }
+  return "pipeline";
+}
+
+// In texts: those that are not trained only where they have ranks.
+bool is_named(Axis axis, const PerAxis& degrees) {
+  return degrees[axis] != 1 || std::ranges::find(trained_axes, axis) != trained_axes.end();
+}
+
 }  // namespace
 
 void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem) {
@@ -95,11 +114,16 @@ void refuse_layout(int world_size, const PerAxis& wanted, const std::string& pro
   std::string nearest;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, layouts.size()); ++i)
     nearest += (i ? "; " : "") + layouts[i].text();
+  std::vector<std::string> names, degrees;
+  for (const Axis axis : all_axes)
+    if (is_named(axis, wanted)) {
+      names.push_back(spelled_out(axis));
+      degrees.push_back(fmt::format("{} = {}", names.back(), wanted[axis]));
+    }
   throw Error(ExitCode::usage, {.what = problem,
                                 .where = "[parallel]",
-                                .got = fmt::format("tensor = {}, data = {}, pipeline = {} on {} ranks",
-                                                   wanted[Axis::tp], wanted[Axis::dp], wanted[Axis::pp], world_size),
-                                .wanted = fmt::format("tensor x data x pipeline = {}", world_size),
+                                .got = fmt::format("{} on {} ranks", fmt::join(degrees, ", "), world_size),
+                                .wanted = fmt::format("{} = {}", fmt::join(names, " x "), world_size),
                                 .todo = fmt::format("nearest layouts that fit: {}", nearest)});
 }
 
@@ -151,7 +175,7 @@ std::array<Axis, num_axes> MeshLayout::rank_order() const {
 }
 
 PerAxis MeshLayout::coordinates(int rank) const {
-  PerAxis result;
+  PerAxis result = PerAxis::coordinates(0, 0, 0);
   for (const Axis axis : rank_order()) {
     result[axis] = rank % degrees[axis];
     rank /= degrees[axis];
@@ -269,11 +293,11 @@ int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at
 }
 
 std::string MeshLayout::text() const {
-  const auto where_several = [this](const char* name, Axis axis) {
-    return degrees[axis] > 1 ? fmt::format(" x {} {}", name, degrees[axis]) : std::string();
-  };
-  return fmt::format("tensor {}{}{} x data {} x pipeline {}", degrees[Axis::tp], where_several("context", Axis::cp),
-                     where_several("expert", Axis::ep), degrees[Axis::dp], degrees[Axis::pp]);
+  std::vector<std::string> factors;
+  for (const Axis axis : all_axes)
+    if (is_named(axis, degrees))
+      factors.push_back(fmt::format("{} {}", spelled_out(axis), degrees[axis]));
+  return fmt::format("{}", fmt::join(factors, " x "));
 }
 
 std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted) {

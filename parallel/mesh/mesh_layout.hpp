@@ -21,10 +21,9 @@ inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  
 AxisOrder axis_order_from(std::string_view text);
 std::string to_string(const AxisOrder& order);
 
-/// One number an axis: degrees, or the coordinates of a rank.
+/// One number an axis: degrees (1 along axes that are not named), or the coordinates of a rank (0 there).
 class PerAxis {
  public:
-  constexpr PerAxis() : PerAxis(1) {}
   static constexpr PerAxis degrees(int tp, int dp, int pp) { return PerAxis(1).with_trained(tp, dp, pp); }
   static constexpr PerAxis coordinates(int tp, int dp, int pp) { return PerAxis(0).with_trained(tp, dp, pp); }
   constexpr PerAxis with(Axis axis, int value) const {
@@ -48,7 +47,7 @@ class PerAxis {
 /// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
 /// With the default order: rank = tp + tp_size * (cp + cp_size * (ep + ep_size * (dp + dp_size * pp))).
 struct MeshLayout {
-  PerAxis degrees;
+  PerAxis degrees = PerAxis::degrees(1, 1, 1);
   AxisOrder order = data_first_order;
   /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
   int kv_copies = 1;
@@ -56,14 +55,14 @@ struct MeshLayout {
   int shard_replicas = 0;
   /// Sums over many replicas run in two levels: groups of so many consecutive replicas sum first, then those that hold
   /// the same slice in all groups. 0: one level. Not used with shard_replicas.
-  int first_replicas = 0;
+  int first_level_replicas = 0;
 
   int size() const;
   int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
   bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
   /// Consecutive replicas of the first level of a sum.
   int replicas_of_first_level() const {
-    return !has_copies() && first_replicas > 0 ? first_replicas : replicas_of_a_copy();
+    return !has_copies() && first_level_replicas > 0 ? first_level_replicas : replicas_of_a_copy();
   }
   bool has_two_levels() const { return replicas_of_first_level() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
@@ -106,7 +105,7 @@ struct MeshLayout {
 /// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
 
-/// MeshLayout::first_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
+/// MeshLayout::first_level_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
 /// replicas is prime. Else the replicas of a node, if it has several, or the divisor that makes both levels most alike.
 /// (An all_to_all sends another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
 int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
@@ -116,6 +115,7 @@ inline constexpr int default_most_summed_at_once = 64;
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
 MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);
 
+/// @param wanted degrees; those of cp and ep are named where they are not 1
 /// @throws Error (ExitCode::usage): the problem, all factors and the nearest layouts that fit.
 [[noreturn]] void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem);
 

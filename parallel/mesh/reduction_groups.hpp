@@ -22,8 +22,8 @@ inline constexpr std::array<GroupKey, 3> reduction_groups{
 
 /// Our rank among those over which a group is summed. The sum may have a second level: over the ranks that hold the
 /// same slice in other groups of the first. With hybrid sharding (MeshLayout::shard_replicas) each of them then keeps
-/// that slice: they hold copies of the sharded state. In a sum over many replicas (MeshLayout::first_replicas) each
-/// keeps a slice of it: the state is sharded over all.
+/// that slice: they hold copies of the sharded state. In a sum over many replicas (MeshLayout::first_level_replicas)
+/// each keeps a slice of it: the state is sharded over all.
 struct GroupRank {
   int rank = 0;
   int size = 1;

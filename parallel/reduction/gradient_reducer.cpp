@@ -5,12 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
-#include "parallel/collectives/collectives.hpp"
 #include "parallel/device/device_stream.hpp"
 
 namespace espalier {
@@ -19,10 +17,7 @@ template <class S>
 GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators,
                                     const FlatStorage<S>& gradients, std::vector<Segment> segments,
                                     const std::vector<Parameter>& parameters, const ReducerOptions& options)
-    : exec_(exec),
-      segments_(std::move(segments)),
-      zero_stage_(options.zero_stage),
-      wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
+    : exec_(exec), segments_(std::move(segments)), zero_stage_(options.zero_stage) {
   const GroupRanks ranks = communicators.ranks();
   ESPALIER_ASSERT(zero_stage_ >= 0 && zero_stage_ <= 3, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, ranks, options, static_cast<Index>(sizeof(S)));
@@ -34,117 +29,55 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
                     "copies of what is not sharded");
     if (ours.joins != entry.key || ours.size == 1)
       continue;
-    add_group(*entry.communicator, entry.key, false, options);
-    if (ours.second_size > 1)
-      add_group(*entry.second, entry.key, true, options);
+    Group& first = add_group(*entry.communicator, entry.key, false, options);
+    if (ours.second_size == 1)
+      continue;
+    first.second = &add_group(*entry.second, entry.key, true, options);
+    first.second->first = &first;
   }
   begin_step();
 }
 
 template <class S>
-void GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key, bool is_second,
-                                   const ReducerOptions& options) {
-  Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_, is_second);
-  group.spans_stages = key.tied && is_second == !plan_.second.empty();
-  group.communicator.open_device_link();
-  if (group.communicator.device_link() != nullptr)
-    group.exec = make_stream();
-  else if (!keeps_slices(group) && communicator.size() > communicator.context().most_direct_ranks)
-    group.rounds = communicator.duplicate(communicator.name() + " sums");
-  if (groups_.empty())
-    arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
-  Index largest_slice = 0;
-  Index largest_bucket = 0;
-  const std::vector<Bucket>& buckets = is_second ? plan_.second : plan_.buckets;
-  for (std::size_t b = 0; b < buckets.size(); ++b)
-    if (buckets[b].group == key) {
-      group.buckets.push_back(static_cast<int>(b));
-      largest_slice = std::max(largest_slice, buckets[b].slice(communicator.rank()).size());
-      largest_bucket = std::max(largest_bucket, buckets[b].size);
-    }
-  const auto num_buckets = static_cast<int>(group.buckets.size());
-  ESPALIER_ASSERT(num_buckets <= tags::largest / num_message_phases, "too many buckets for MPI's tags");
-  check_same_plan(group);
-  for (int i = 0; i < std::min(std::max(1, options.buckets_in_flight), num_buckets); ++i) {
-    const std::string name = fmt::format("{}_{}", communicator.name(), i);
-    const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
-                                                  largest_slice * (communicator.size() - 1) * wire_bytes_);
-    DeviceLink* const link = group.communicator.device_link();
-    BucketExchange exchange{
-        .values_messages = MessageSet(group.communicator, link, group.exec),
-        .rounds = MessageSet(group.round_communicator(), link, group.exec),
-        .received = received,
-        .received_mpi = MpiBuffer<unsigned char>(group.communicator, received),
-        .values = WireValues<S>(group.communicator, arrays_, options.wire, "values_" + name, largest_bucket)};
-    exchange.values_messages.keep(std::tuple(exchange.received, exchange.received_mpi, exchange.values));
-    exchange.rounds.keep(exchange.values);
-    group.exchanges.push_back(std::move(exchange));
-  }
-  groups_.push_back(std::move(group));
-}
-
-/// Ranks that cut differently would add unlike elements, or wait for ever.
-template <class S>
-void GradientReducer<S>::check_same_plan(const Group& group) const {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, a number at a time
-  const auto add = [&](Index value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u; };
-  add(zero_stage_);
-  add(wire_bytes_);
-  for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
-    const Bucket& bucket = bucket_of(group, i);
-    add(bucket.size);
-    add(bucket.unit);
-    for (const Index bound : bucket.bounds)
-      add(bound - bucket.offset);
-  }
-  const auto ours = static_cast<std::int64_t>(hash);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.communicator.size()));
-  all_gather(group.communicator, std::span<std::int64_t>(all), std::span<const std::int64_t>(&ours, 1));
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != all[0])
-      throw Error(ExitCode::usage, {.what = "ranks that sum gradients together cut them differently",
-                                    .where = fmt::format("communicator {}, parameters of group {}",
-                                                         group.communicator.name(), to_string(group.key)),
-                                    .got = fmt::format("rank {} other buckets than rank {}",
-                                                       group.communicator.world_rank(static_cast<int>(rank)),
-                                                       group.communicator.world_rank(0)),
-                                    .wanted = "the same number and sizes of buckets",
-                                    .todo = "start all ranks with one config and one binary"});
+typename GradientReducer<S>::Group& GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key,
+                                                                  bool is_second, const ReducerOptions& options) {
+  const bool gathers_sums = zero_stage_ == 0 || (is_second && plan_.has_copies);
+  Group& group = groups_.emplace_back(
+      BucketLane(communicator, "gradients", key, is_second ? plan_.second : plan_.buckets, exec_, gathers_sums));
+  group.lane.spans_stages = key.tied && is_second == !plan_.second.empty();
+  if (groups_.size() == 1)
+    arrays_ = GradientArrays<S>(group.lane.communicator, arrays_.storage);
+  group.lane.require_same_buckets({zero_stage_, WireValues<S>::element_bytes(options.wire)});
+  const int most = std::max(1, options.buckets_in_flight);
+  for (int i = 0; i < std::min(most, static_cast<int>(group.lane.buckets.size())); ++i)
+    group.idle.emplace_back(group.lane, arrays_, options.wire, fmt::format("{}_{}", communicator.name(), i));
+  return group;
 }
 
 template <class S>
 bool GradientReducer<S>::all_done() const {
-  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.all_done(); });
-}
-
-template <class S>
-void GradientReducer<S>::begin_pass(Pass pass) {
-  pass_ = pass;
-  returned_.assign(plan_.buckets.size(), 0);
-  for (Group& group : groups_)
-    group.num_looked_at = 0;
+  return std::all_of(groups_.begin(), groups_.end(), [this](const Group& group) {
+    const bool has_begun = pass_ == Pass::gather || group.first || group.num_marked == group.lane.buckets.size();
+    return has_begun && group.is_idle();
+  });
 }
 
 template <class S>
 void GradientReducer<S>::begin_step() {
-  const bool idle = std::all_of(groups_.begin(), groups_.end(), [this](const Group& group) {
-    return pass_ == Pass::gather ? group.all_done() : group.is_idle();
-  });
-  ESPALIER_ASSERT(idle, "begin_step() while buckets are in flight: call wait(), and wait_gather(), first");
-  begin_pass(Pass::reduce);
-  exposed_seconds_ = early_seconds_ = 0;
+  ESPALIER_ASSERT(std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.is_idle(); }),
+                  "begin_step() while buckets are in flight: call wait() first");
+  pass_ = Pass::reduce;
+  others_sent_at_ = exposed_seconds_ = early_seconds_ = 0;
   for (Group& group : groups_) {
-    group.traffic_before = group.traffic();
-    group.sent_at = 0;
+    group.num_marked = 0;
+    group.is_through_second.assign(group.lane.buckets.size(), 0);
+    group.traffic_before = group.lane.traffic();
   }
   marked_.clear();
   for (const Segment& segment : segments_)
     marked_.push_back(arrays_.storage.unit_of(segment.offset) >= 0);
-  missing_.resize(plan_.buckets.size());
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-    missing_[b] = plan_.buckets[b].last_segment - plan_.buckets[b].first_segment + 1;
   unit_sums_.assign(static_cast<std::size_t>(arrays_.storage.num_buffers()), {});
-  summed_.assign(plan_.buckets.size(), 0);
+  num_sums_.assign(plan_.units.size(), 0);
 }
 
 template <class S>
@@ -154,9 +87,6 @@ void GradientReducer<S>::mark_ready(int segment) {
   ESPALIER_ASSERT(!is_marked(segment),
                   fmt::format("segment {} was marked twice in one step, after wait(), or is in a unit", segment));
   marked_[static_cast<std::size_t>(segment)] = 1;
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-    if (const Bucket& bucket = plan_.buckets[b]; bucket.first_segment <= segment && segment <= bucket.last_segment)
-      --missing_[b];
   progress();
 }
 
@@ -164,13 +94,14 @@ template <class S>
 void GradientReducer<S>::reduce(int unit, bool is_last) {
   if (groups_.empty())
     return;
-  UnitSum& sum = unit_sums_[buffer_of(unit)];
+  UnitSum& sum = sum_of(unit);
   ESPALIER_ASSERT(sum.buckets == 0,
                   fmt::format("unit {} was written before the last sum of its buffer was done", unit));
-  sum = {.is_last = is_last, .began = groups_.front().communicator.clock().now()};
+  sum = {.is_last = is_last, .began = groups_.front().lane.communicator.clock().now()};
+  ++num_sums_[static_cast<std::size_t>(unit)];
   for (Group& group : groups_)
-    for (int i = 0; !group.is_second && i < static_cast<int>(group.buckets.size()); ++i)
-      if (bucket_of(group, i).unit == unit) {
+    for (std::size_t i = 0; i < group.lane.buckets.size() && group.first == nullptr; ++i)
+      if (group.lane.buckets[i]->unit == unit) {
         ++sum.buckets;
         group.ready.push_back(i);
       }
@@ -179,8 +110,8 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
 
 template <class S>
 void GradientReducer<S>::progress() {
-  for (Index before = -1; before != num_returned_;) {  // what the second level has done, the first goes on with
-    before = num_returned_;
+  for (Index before = -1; before != num_done_;) {  // what one level has done, the other goes on with
+    before = num_done_;
     for (Group& group : groups_)
       progress(group);
   }
@@ -188,62 +119,247 @@ void GradientReducer<S>::progress() {
 
 template <class S>
 void GradientReducer<S>::progress(Group& group) {
-  const auto num_sums = [&group] { return group.num_distributed + group.num_returned; };
-  for (Index before = -1; before != num_sums();) {  // those that come behind may have waited for it
-    before = num_sums();
-    for (BucketExchange& exchange : group.exchanges)
-      advance(group, exchange);
-  }
-  look_for_ready(group);
-  const auto is_idle = [](const BucketExchange& exchange) { return exchange.stage == Stage::idle; };
-  while (!group.ready.empty()) {
-    const auto exchange = std::find_if(group.exchanges.begin(), group.exchanges.end(), is_idle);
-    if (exchange == group.exchanges.end())
-      return;
-    start(group, *exchange);
-    advance(group, *exchange);  // what is enqueued is through at once: in the order of the buckets on all ranks
-  }
+  for (auto next = group.in_flight.begin(); next != group.in_flight.end();)
+    advance(group, next++);  // which may end it
+  queue_marked(group);
+  const auto may_start = [&](std::size_t number) {  // weights come from the second level first
+    return pass_ == Pass::reduce || !is_partial(group) || group.is_through_second[number] != 0;
+  };
+  while (!group.ready.empty() && !group.idle.empty() && may_start(group.ready.front()))
+    start(group);
 }
 
-/// What comes in the order of the plan: weights, and gradients outside of units, whose buckets mark_ready() adds.
+/// Of what lies in no unit the buckets that are full, up to the first that is not.
 template <class S>
-void GradientReducer<S>::look_for_ready(Group& group) {
-  if (group.is_second && pass_ == Pass::reduce)
-    return;  // start_second_level() adds them
-  if (group.is_second && plan_.has_copies)
-    group.num_looked_at = group.buckets.size();
-  for (; group.num_looked_at < group.buckets.size(); ++group.num_looked_at) {
-    const auto b = static_cast<std::size_t>(group.buckets[group.num_looked_at]);
-    const bool is_of_unit = plan_.buckets[b].unit >= 0;
-    if (pass_ == Pass::reduce && !is_of_unit && missing_[b] > 0)
+void GradientReducer<S>::queue_marked(Group& group) {
+  if (pass_ == Pass::gather || group.first)
+    return;
+  for (; group.num_marked < group.lane.buckets.size(); ++group.num_marked) {
+    const Bucket& bucket = *group.lane.buckets[group.num_marked];
+    if (!std::all_of(marked_.begin() + bucket.first_segment, marked_.begin() + bucket.last_segment + 1,
+                     [](char is_marked) { return is_marked != 0; }))
       return;
-    if (pass_ == Pass::gather && is_continued(group) && weight_places_[b] >= 0 && returned_[b] == 0)
-      return;
-    if (pass_ == Pass::gather && group.is_second && plan_.second[b].size == 0)
-      finish_second_level(b);
-    else if (pass_ == Pass::reduce ? !is_of_unit : weight_places_[b] >= 0)
-      group.ready.push_back(static_cast<int>(group.num_looked_at));
+    if (bucket.unit < 0)
+      group.ready.push_back(group.num_marked);
   }
 }
 
 template <class S>
-void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes) {
+void GradientReducer<S>::start(Group& group) {
+  const Region region("espalier::parallel::gradient_reducer::start");
+  const int number = group.ready.front();
+  group.ready.pop_front();
+  if (group.lane.buckets[number]->size == 0)  // a slice of the first level
+    return finish_bucket(group, number);
+  const InFlight exchange = group.idle.begin();
+  group.in_flight.splice(group.in_flight.end(), group.idle, exchange);
+  order_after(group.lane.exec, exec_);
+  if (pass_ == Pass::reduce) {
+    exchange->scatter_values(number);
+  } else {
+    if (is_partial(group))
+      order_after(group.lane.exec, group.second->lane.exec);  // by which our slice has come
+    exchange->gather_weights(number, weights_mpi_, group.weight_places[number], weight_bytes_);
+  }
+  advance(group, exchange);  // what is enqueued is through at once: in the order of the buckets on all ranks
+}
+
+template <class S>
+void GradientReducer<S>::advance(Group& group, InFlight exchange) {
+  const auto is_next = [&] {  // are those before it through its stage?
+    return std::none_of(group.in_flight.begin(), exchange,
+                        [&](const Exchange& before) { return before.stage() == exchange->stage(); });
+  };
+  if (exchange->stage() == Stage::values && exchange->test() && is_next())
+    sum(group, exchange);
+  if (exchange->stage() == Stage::second_level && is_next() && group.is_through_second[exchange->number()] != 0) {
+    order_after(group.lane.exec, group.second->lane.exec);
+    exchange->gather_sums();
+  }
+  if ((exchange->stage() == Stage::sums || exchange->stage() == Stage::weights) && exchange->test())
+    finish(group, exchange);
+}
+
+/// The values of all ranks have come. The second level goes on with our slice: of copies with that of the shard, if no
+/// micro-batch follows.
+template <class S>
+void GradientReducer<S>::sum(Group& group, InFlight exchange) {
+  const Region region("espalier::parallel::gradient_reducer::sum");
+  if (group.lane.spans_stages)
+    others_sent_at_ = std::max(others_sent_at_, exchange->sent_at());
+  exchange->add();
+  if (group.lane.gathers_sums && !is_partial(group))
+    return exchange->gather_sums();
+  exchange->settle();
+  const int unit = exchange->bucket().unit;
+  if (unit >= 0 && !is_partial(group))
+    exchange->accumulate(num_sums_[static_cast<std::size_t>(unit)] == 1);
+  settle_before_messages(group.lane.communicator, group.lane.exec, "espalier::parallel: its buffer may receive again");
+  if (group.second != nullptr && (is_partial(group) || unit < 0 || sum_of(unit).is_last)) {
+    order_after(group.second->lane.exec, group.lane.exec);
+    group.second->ready.push_back(exchange->number());
+  }
+  if (group.lane.gathers_sums)
+    exchange->wait_for_second_level();
+  else
+    finish(group, exchange);
+}
+
+template <class S>
+void GradientReducer<S>::finish(Group& group, InFlight exchange) {
+  const Bucket& bucket = exchange->bucket();
+  if (pass_ == Pass::gather)
+    weights_mpi_.store(group.lane.exec, group.weight_places[exchange->number()], bucket.size * weight_bytes_);
+  else if (group.lane.gathers_sums)
+    exchange->store_sums();
+  if (pass_ == Pass::gather || bucket.unit < 0)
+    record(group,
+           fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange->number(),
+                       group.lane.communicator.name()),
+           exchange->began());
+  exchange->finish();
+  group.idle.splice(group.idle.end(), group.in_flight, exchange);
+  finish_bucket(group, exchange->number());
+}
+
+/// This level is done with the bucket, which may have been empty.
+template <class S>
+void GradientReducer<S>::finish_bucket(Group& group, std::size_t number) {
+  ++num_done_;
+  if (group.first)
+    group.first->is_through_second[number] = 1;
+  const int unit = group.lane.buckets[number]->unit;
+  if (pass_ == Pass::reduce && unit >= 0 && !is_partial(group) && --sum_of(unit).buckets == 0)
+    record(group, fmt::format("reduce layer {}", unit), sum_of(unit).began);
+}
+
+template <class S>
+void GradientReducer<S>::record(const Group& group, const std::string& what, double began) const {
+  const Communicator& communicator = group.lane.communicator;
+  if (communicator.device_link() == nullptr)  // else it has only begun
+    communicator.observers().spent({.what = what,
+                                    .phase = Phase::data_comm,
+                                    .begin = began,
+                                    .end = communicator.clock().now(),
+                                    .in_background = true});
+}
+
+template <class S>
+void GradientReducer<S>::wait() {
+  if (groups_.empty())
+    return;
+  const Region region("espalier::parallel::gradient_reducer::wait");
+  std::fill(marked_.begin(), marked_.end(), 1);
+  complete("wait for gradients");
+  for (const Bucket& bucket : plan_.buckets)
+    ESPALIER_ASSERT(bucket.unit < 0 || num_sums_[static_cast<std::size_t>(bucket.unit)] > 0,
+                    "a layer's gradients were not marked in this step");
+}
+
+template <class S>
+void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, Index element_bytes,
+                                      const std::function<Index(Index element)>& place_of) {
   if (zero_stage_ == 0 || groups_.empty())
     return;
-  ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "start_gather() before wait()");
+  const Region region("espalier::parallel::gradient_reducer::gather");
+  ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "gather() before wait()");
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
-    weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().communicator, weights_);
+    weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().lane.communicator, weights_);
     for (Group& group : groups_)
-      for (BucketExchange& exchange : group.exchanges)
-        exchange.rounds.keep(std::pair(weights_, weights_mpi_));
+      for (Exchange& exchange : group.idle)
+        exchange.keep(std::pair(weights_, weights_mpi_));
   }
   weight_bytes_ = element_bytes;
-  begin_pass(Pass::gather);
-  progress();
+  pass_ = Pass::gather;
+  for (Group& group : groups_) {
+    group.is_through_second.assign(group.lane.buckets.size(), 0);
+    group.weight_places.assign(group.lane.buckets.size(), -1);
+    for (std::size_t i = 0; i < group.lane.buckets.size() && !(group.first && plan_.has_copies); ++i) {
+      const Index whole = (group.first ? group.first : &group)->lane.buckets[i]->offset;
+      const Index place = place_of(whole);
+      if (place < 0)
+        continue;
+      group.weight_places[i] = (place + group.lane.buckets[i]->offset - whole) * element_bytes;
+      group.ready.push_back(i);
+    }
+  }
+  complete("wait for weights");
 }
 
-// The rest of the members is in gradient_reducer_bucket.cpp and gradient_reducer_wait.cpp.
+template <class S>
+void GradientReducer<S>::complete(const char* what) {
+  const Communicator& communicator = groups_.front().lane.communicator;
+  const double began = communicator.clock().now();
+  const Waiter total(communicator.context().wait);  // the time exposed
+  wait_until([this] { return all_done(); });
+  if (communicator.device_link() != nullptr)
+    compat::fence(exec_, "espalier::parallel: what is exposed of the reduction is its time, not that of what follows");
+  exposed_seconds_ += total.seconds();
+  const double ended = communicator.clock().now();
+  // Before the other stage has sent its part this is waiting for its work; after it, for the network.
+  const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at_, began, ended) : began;
+  early_seconds_ += early_until - began;
+  communicator.observers().spent({.what = what, .phase = Phase::bubble, .begin = began, .end = early_until});
+  communicator.observers().spent({.what = what, .phase = Phase::data_comm, .begin = early_until, .end = ended});
+}
+
+template <class S>
+void GradientReducer<S>::wait_for_buffer(int unit, const std::function<void()>& meanwhile) {
+  if (groups_.empty())
+    return;
+  wait_until([&] { return sum_of(unit).buckets == 0; }, meanwhile);
+}
+
+template <class S>
+void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile) {
+  const Communicator& communicator = groups_.front().lane.communicator;
+  const WaitSettings& settings = communicator.context().wait;
+  Waiter waiter(settings);  // the deadline is that of one bucket
+  WaitNote note;
+  Index done_before = -1;
+  for (progress(); !is_done(); progress()) {
+    if (num_done_ != done_before) {
+      done_before = num_done_;
+      waiter = Waiter(settings);
+      note = WaitNote();
+    }
+    note.update(oldest().messages(), waiter.seconds(), [this] { return oldest().describe(); });
+    if (meanwhile)
+      meanwhile();
+    if (!waiter.pause())
+      oldest().messages().give_up(oldest().describe(), waiter.seconds());
+  }
+  communicator.observers().wait_ends();
+  for (const Group& group : groups_)
+    order_after(exec_, group.lane.exec);
+}
+
+template <class S>
+const BucketExchange<S>& GradientReducer<S>::oldest() const {
+  const Exchange* oldest = nullptr;
+  for (const Group& group : groups_)
+    for (const Exchange& exchange : group.in_flight)
+      if (exchange.stage() != Stage::second_level && (oldest == nullptr || exchange.began() < oldest->began()))
+        oldest = &exchange;
+  ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
+  return *oldest;
+}
+
+template <class S>
+ReducerStats GradientReducer<S>::stats() const {
+  ReducerStats stats;
+  stats.exposed_seconds = exposed_seconds_;
+  stats.early_seconds = early_seconds_;
+  for (const Group& group : groups_) {
+    const std::uint64_t bytes = group.lane.traffic().bytes - group.traffic_before.bytes;
+    stats.bytes_by_group[group.lane.key] += bytes;
+    stats.bytes_sent += bytes;
+    stats.messages_sent += group.lane.traffic().messages - group.traffic_before.messages;
+  }
+  return stats;
+}
+
 template class GradientReducer<float>;
 template class GradientReducer<double>;
 

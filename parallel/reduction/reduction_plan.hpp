@@ -25,6 +25,7 @@ struct Bucket {
   /// Rank r of the communicator sums (and, with ZeRO-1, keeps) elements [bounds[r], bounds[r + 1]) of the flat array.
   std::vector<Index> bounds;
 
+  IndexRange range() const { return {offset, offset + size}; }
   IndexRange slice(int rank) const {
     return {bounds[static_cast<std::size_t>(rank)], bounds[static_cast<std::size_t>(rank) + 1]};
   }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "core/region.hpp"
 #include "parallel/device/device_stream.hpp"
@@ -16,41 +18,30 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
     : exec_(exec), weights_(weights), plan_(plan) {
   if (!has_units())
     return;
-  const GroupRanks ranks = communicators.ranks();
-  for (const ReductionCommunicators::Entry& entry : communicators.entries) {
-    std::vector<std::vector<int>> buckets(plan_.units.size());
-    bool has_any = false;
-    for (int b = 0; b < static_cast<int>(plan_.gathered.size()); ++b)
-      if (const Bucket& bucket = plan_.gathered[static_cast<std::size_t>(b)]; bucket.group == entry.key) {
-        buckets[static_cast<std::size_t>(bucket.unit)].push_back(b);
-        has_any = true;
-      }
-    if (!has_any)
-      continue;
-    const Communicator& holders = entry.whole != nullptr ? *entry.whole : *entry.communicator;
-    Communicator own = holders.duplicate(holders.name() + " weights");
-    own.open_device_link();
-    const ExecSpace its_exec = own.device_link() != nullptr ? make_stream() : exec_;
-    groups_.push_back({std::move(own), entry.key, its_exec, std::move(buckets)});
-  }
-  ESPALIER_ASSERT(!groups_.empty(), "units are gathered, and nobody holds slices of them");
-  held_ = MpiBuffer<T>(groups_.front().communicator, weights_.values());
-  units_ = MpiBuffer<T>(groups_.front().communicator, weights_.buffers());
+  for (const ReductionCommunicators::Entry& entry : communicators.entries)
+    if (std::any_of(plan_.gathered.begin(), plan_.gathered.end(),
+                    [&](const Bucket& bucket) { return bucket.group == entry.key; }))
+      lanes_.emplace_back(entry.whole != nullptr ? *entry.whole : *entry.communicator, "weights", entry.key,
+                          plan_.gathered, exec_, false);
+  ESPALIER_ASSERT(!lanes_.empty(), "units are gathered, and nobody holds slices of them");
+  held_ = MpiBuffer<T>(lanes_.front().communicator, weights_.values());
+  units_ = MpiBuffer<T>(lanes_.front().communicator, weights_.buffers());
   buffers_.resize(static_cast<std::size_t>(weights_.num_buffers()));
   for (Buffer& buffer : buffers_)
-    for (const Group& group : groups_) {
-      buffer.messages.emplace_back(group.communicator, group.communicator.device_link(), group.exec);
+    for (const BucketLane& lane : lanes_) {
+      buffer.messages.emplace_back(lane.communicator, lane.communicator.device_link(), lane.exec);
       buffer.messages.back().keep(std::pair(held_, units_));
     }
 }
 
-/// f(group number, bucket, its number within the communicator) for all buckets of the unit.
+/// f(lane, number of the lane, bucket) for all buckets of the unit.
 template <class T>
 template <class F>
 void WeightGatherer<T>::for_each_bucket(int unit, const F& f) {
-  for (std::size_t g = 0; g < groups_.size(); ++g)
-    for (const int b : groups_[g].buckets[static_cast<std::size_t>(unit)])
-      f(g, plan_.gathered[static_cast<std::size_t>(b)]);
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    for (const Bucket* bucket : lanes_[i].buckets)
+      if (bucket->unit == unit)
+        f(lanes_[i], i, *bucket);
 }
 
 template <class T>
@@ -60,21 +51,20 @@ void WeightGatherer<T>::gather(int unit) {
   ESPALIER_ASSERT(!buffer.is_in_use, fmt::format("unit {} takes the place of {}, which is in use", unit, buffer.unit));
   buffer.unit = unit;
   buffer.has_come = false;
-  buffer.began = groups_.front().communicator.clock().now();
-  for (const Group& group : groups_)
-    order_after(group.exec, exec_);
+  buffer.began = lanes_.front().communicator.clock().now();
+  for (const BucketLane& lane : lanes_)
+    order_after(lane.exec, exec_);
   units_.vacate(exec_);
-  for_each_bucket(unit, [&](std::size_t g, const Bucket& bucket) {
-    const Communicator& peers = groups_[g].communicator;
-    const IndexRange own = bucket.slice(peers.rank());
+  for_each_bucket(unit, [&](const BucketLane& lane, std::size_t i, const Bucket& bucket) {
+    const IndexRange own = bucket.slice(lane.communicator.rank());
     Index place = 0;
     if (own.size() > 0) {
       place = weights_.place(own.begin);
       const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
-      Kokkos::deep_copy(groups_[g].exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
-      held_.load(groups_[g].exec, place, own.size());
+      Kokkos::deep_copy(lane.exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
+      held_.load(lane.exec, place, own.size());
     }
-    buffer.messages[g].start_all_gather(held_.data() + place, units_.data() + weights_.buffer_place(bucket.offset),
+    buffer.messages[i].start_all_gather(held_.data() + place, units_.data() + weights_.buffer_place(bucket.offset),
                                         bucket.byte_slices(static_cast<Index>(sizeof(T))), tags::weights);
   });
   for (MessageSet& messages : buffer.messages)
@@ -101,16 +91,16 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
   Buffer& buffer = buffer_of(unit);
   for (MessageSet& messages : buffer.messages)
     messages.wait(fmt::format("the weights of layer {} of {}", unit, weights_.units().size()), meanwhile);
-  for_each_bucket(unit, [&](std::size_t g, const Bucket& bucket) {
-    const Communicator& peers = groups_[g].communicator;
+  for_each_bucket(unit, [&](const BucketLane& lane, std::size_t, const Bucket& bucket) {
+    const Communicator& peers = lane.communicator;
     for (int peer = 0; peer < peers.size(); ++peer)
       if (const IndexRange theirs = bucket.slice(peer); peer != peers.rank() && theirs.size() > 0)
-        units_.store(groups_[g].exec, weights_.buffer_place(theirs.begin), theirs.size());
+        units_.store(lane.exec, weights_.buffer_place(theirs.begin), theirs.size());
   });
-  for (const Group& group : groups_)
-    order_after(exec_, group.exec);
+  for (const BucketLane& lane : lanes_)
+    order_after(exec_, lane.exec);
   buffer.has_come = true;
-  const Communicator& communicator = groups_.front().communicator;
+  const Communicator& communicator = lanes_.front().communicator;
   const std::string what = fmt::format("gather layer {}", unit);
   if (communicator.device_link() == nullptr) {  // else it has only begun
     SpentTime gather{what, Phase::data_comm, buffer.began, communicator.clock().now()};
@@ -123,8 +113,8 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
 template <class T>
 std::uint64_t WeightGatherer<T>::bytes_sent() const {
   std::uint64_t bytes = 0;
-  for (const Group& group : groups_)
-    bytes += group.communicator.traffic().bytes;
+  for (const BucketLane& lane : lanes_)
+    bytes += lane.communicator.traffic().bytes;
   return bytes;
 }
 

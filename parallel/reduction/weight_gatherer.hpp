@@ -3,20 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
 #include "core/flat_storage.hpp"
 #include "parallel/collectives/messages.hpp"
 #include "parallel/collectives/mpi_buffer.hpp"
-#include "parallel/reduction/reduction_plan.hpp"
+#include "parallel/reduction/bucket_lane.hpp"
 
 namespace espalier {
 
 /// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
-/// (parallel/unit_actions) says it. Without units there is nothing to do. Over many replicas, too, it is one
-/// all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as sums
-/// do.
+/// (parallel/schedule/unit_actions.hpp) says it. Without units there is nothing to do. Over many replicas, too, it is
+/// one all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as
+/// sums do.
 template <class T>
 class WeightGatherer {
  public:
@@ -39,18 +40,12 @@ class WeightGatherer {
   std::uint64_t bytes_sent() const;  ///< so far
 
  private:
-  struct Group {
-    Communicator communicator;
-    GroupKey key;
-    ExecSpace exec;                         // of its messages; on a device a stream beside that of the layers
-    std::vector<std::vector<int>> buckets;  // by unit, of plan_.gathered
-  };
   struct Buffer {
     int unit = -1;  // that lies in it, or is on its way
     bool has_come = false;
     bool is_in_use = false;
     double began = 0;
-    std::vector<MessageSet> messages;  // by group
+    std::vector<MessageSet> messages;  // by lane
   };
 
   Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
@@ -61,7 +56,7 @@ class WeightGatherer {
   ExecSpace exec_;
   FlatStorage<T> weights_;
   ReductionPlan plan_;
-  std::vector<Group> groups_;
+  std::deque<BucketLane> lanes_;  // they stay where they are
   std::vector<Buffer> buffers_;
   MpiBuffer<T> held_;   // of weights_.values()
   MpiBuffer<T> units_;  // of weights_.buffers()

@@ -140,11 +140,13 @@ class WorldCheck {
       }
   }
 
-  /// Every rank against the first one of its group.
+  /// Every rank against the first one of its group: gradients are summed over all that see other tokens.
   void check_groups(Axis axis) {
     for (int rank = 0; rank < layout_.size() && problems_.size() < max_problems; ++rank) {
       PerAxis coordinates = layout_.coordinates(rank);
-      coordinates[axis] = 0;
+      for (const Axis other : all_axes)
+        if (other == axis || (axis == Axis::dp && token_axes.contains(other)))
+          coordinates[other] = 0;
       const int first = layout_.rank_at(coordinates);
       if (id_of_[static_cast<std::size_t>(rank)] != id_of_[static_cast<std::size_t>(first)])
         compare_collectives(rank, first, axis);

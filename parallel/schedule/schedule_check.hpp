@@ -21,10 +21,11 @@ std::vector<std::string> check_schedules(const std::vector<PipelineSchedule>& st
 
 /// The same for a whole world, one list a rank (ranks may share it): all pipelines, and the order of collectives in
 /// every group (operations with tensor collectives in the tp groups; started and finished reductions and gather_weights
-/// in the dp groups). The ranks of a stage normally have one list. It is compared rank by rank, but checked once; a
-/// pipeline is checked once for each combination of lists that occurs. If no stage has two lists, the world runs
-/// through if one pipeline does: all ranks of a stage can go in step, so a collective along tp or dp finds its members
-/// together, and no other order of events ends differently (run_schedules). Where lists differ the whole world is run.
+/// in the groups that sum over dp, cp and ep). The ranks of a stage normally have one list. It is compared rank by
+/// rank, but checked once; a pipeline is checked once for each combination of lists that occurs. If no stage has two
+/// lists, the world runs through if one pipeline does: all ranks of a stage can go in step, so a collective along tp or
+/// dp finds its members together, and no other order of events ends differently (run_schedules). Where lists differ the
+/// whole world is run.
 std::vector<std::string> check_schedules(const std::vector<const PipelineSchedule*>& ranks, const MeshLayout& layout,
                                          const PipelineShape& shape);
 

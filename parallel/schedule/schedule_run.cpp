@@ -38,11 +38,11 @@ class AbstractWorld {
         in_flight_(ranks.size(), 0),
         is_held_(ranks.size(), false),
         num_tp_groups_(layout.size() / layout.degree(Axis::tp)),
-        num_dp_groups_(layout.size() / layout.degree(Axis::dp)) {
-    const int tied_size = layout.degree(Axis::dp) * std::min(2, layout.degree(Axis::pp));
+        num_sum_groups_(layout.degree(Axis::tp) * layout.degree(Axis::pp)) {
+    const int sum_size = layout.size() / num_sum_groups_;  // all that see other tokens
     add_groups(num_tp_groups_, layout.degree(Axis::tp));
-    add_groups(num_dp_groups_, layout.degree(Axis::dp));
-    add_groups(layout.degree(Axis::tp), tied_size);
+    add_groups(num_sum_groups_, sum_size);
+    add_groups(layout.degree(Axis::tp), sum_size * std::min(2, layout.degree(Axis::pp)));
     add_groups(1, layout.size());
   }
 
@@ -73,11 +73,12 @@ class AbstractWorld {
 
   /// The group that has to be there, or nullptr.
   Group* group_of(int rank, const Operation& operation) {
+    const PerAxis place = layout_.coordinates(rank);
     switch (operation.kind) {
       case OperationKind::reduce:
-      case OperationKind::gather_weights: return &groups_[at(num_tp_groups_ + layout_.group_index(rank, Axis::dp))];
-      case OperationKind::tied_reduce:
-        return &groups_[at(num_tp_groups_ + num_dp_groups_ + layout_.coordinates(rank)[Axis::tp])];
+      case OperationKind::gather_weights:
+        return &groups_[at(num_tp_groups_ + place[Axis::pp] * layout_.degree(Axis::tp) + place[Axis::tp])];
+      case OperationKind::tied_reduce: return &groups_[at(num_tp_groups_ + num_sum_groups_ + place[Axis::tp])];
       case OperationKind::optimizer: return &groups_.back();
       default:
         return operation.tensor == TensorCollectives{} ? nullptr : &groups_[at(layout_.group_index(rank, Axis::tp))];
@@ -162,7 +163,7 @@ class AbstractWorld {
   std::vector<int> in_flight_;  // messages of a rank that nobody has taken
   std::vector<bool> is_held_;   // by them
   int num_tp_groups_;
-  int num_dp_groups_;
+  int num_sum_groups_;
   std::vector<Group> groups_;  // tp groups, dp groups, tied groups (one a tp coordinate), the world
   std::unordered_map<std::size_t, Channel> channels_;
   // What can start, earliest first.

@@ -20,7 +20,7 @@ constexpr AxisOrder reversed_order{Axis::pp, Axis::dp, Axis::tp};
 
 /// All layouts of a world whose degrees multiply to it.
 std::vector<MeshLayout> all_layouts(int world_size, const AxisOrder& order) {
-  std::vector<MeshLayout> layouts{{.degrees = {}, .order = order}};
+  std::vector<MeshLayout> layouts{{.order = order}};
   for (const Axis axis : all_axes) {
     std::vector<MeshLayout> more;
     for (const MeshLayout& layout : layouts)

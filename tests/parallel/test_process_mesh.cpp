@@ -157,7 +157,7 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
           if (fitting.degree(Axis::dp) % replicas != 0)
             continue;
           const MeshLayout layout{.degrees = fitting.degrees, .order = order, .shard_replicas = replicas};
-          const MeshLayout levels{.degrees = fitting.degrees, .order = order, .first_replicas = replicas};
+          const MeshLayout levels{.degrees = fitting.degrees, .order = order, .first_level_replicas = replicas};
           for (const GroupKey& group : reduction_groups)
             for (int rank = 0; rank < world_size; ++rank) {
               ASSERT_EQ(levels.first_level_ranks(rank, group), layout.first_level_ranks(rank, group));
@@ -222,6 +222,12 @@ TEST(MeshLayout, RefusalsNameAllFactorsAndTheNearestLayouts) {
   EXPECT_NE(refusal(8, 1, -1, 1).find("must be positive"), std::string::npos);
   EXPECT_NE(refusal(2, 65536, 1, 65536).find("4294967296"), std::string::npos);
   EXPECT_THROW(make_layout(8, 2, 2, 2, {Axis::tp, Axis::tp, Axis::pp}), Error);
+  try {
+    refuse_layout(8, PerAxis::degrees(2, 1, 1).with(Axis::cp, 2), "too few");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().got, "tensor = 2, context = 2, data = 1, pipeline = 1 on 8 ranks");
+    EXPECT_EQ(error.report().wanted, "tensor x context x data x pipeline = 8");
+  }
 }
 
 TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {

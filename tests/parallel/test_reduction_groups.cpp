@@ -34,7 +34,7 @@ constexpr Index narrow_bucket = 700 * 8;  // many buckets, several a matrix
 /// MPI and Kokkos.
 const ProcessMesh& mesh_of(const MeshLayout& layout) {
   static auto& meshes = *new std::map<std::string, ProcessMesh>;
-  const std::string name = layout.text() + " " + std::to_string(layout.first_replicas);
+  const std::string name = layout.text() + " " + std::to_string(layout.first_level_replicas);
   const auto found = meshes.find(name);
   return found != meshes.end() ? found->second : meshes.emplace(name, ProcessMesh(world(), layout)).first->second;
 }
@@ -124,7 +124,7 @@ std::vector<MeshLayout> layouts_and_levels() {
   std::vector<MeshLayout> all = layouts();
   const auto add = [&](int tensor, int data, int pipeline, int first) {
     all.push_back(make_layout(world().size(), tensor, data, pipeline));
-    all.back().first_replicas = first;
+    all.back().first_level_replicas = first;
   };
   if (world().size() == 4)
     add(1, 4, 1, 2);
@@ -221,8 +221,7 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
       sharded_reducer.begin_step();
       sharded_reducer.wait();
       sharded_optimizer.step(ExecSpace(), 1e-2, clip, step);
-      sharded_reducer.start_gather(sharded.parameters.weights());
-      sharded_reducer.wait_gather();
+      sharded_reducer.gather(sharded.parameters.weights());
     }
     EXPECT_TRUE(same_bits(to_vector(sharded.parameters.flat_weights()), to_vector(whole.parameters.flat_weights())))
         << layout.text();
@@ -268,8 +267,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           EXPECT_EQ(reducer.stats().bytes_by_group[group],
                     wanted.at(group).reduce_bytes + wanted.at(group).second_reduce_bytes)
               << layout.text();
-        reducer.start_gather(stage.parameters.weights());
-        reducer.wait_gather();
+        reducer.gather(stage.parameters.weights());
         std::uint64_t messages = 0;
         for (const auto& [group, traffic] : wanted)
           messages += traffic.messages;
@@ -316,8 +314,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
     }
     reducer.begin_step();
     reducer.wait();
-    reducer.start_gather(FlatStorage<bfloat16>(weights));
-    reducer.wait_gather();
+    reducer.gather(FlatStorage<bfloat16>(weights));
     const auto gathered = to_vector(weights);
     for (const Bucket& bucket : reducer.buckets()) {
       if (bucket.group == over_tied)

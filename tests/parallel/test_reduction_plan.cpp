@@ -139,8 +139,8 @@ TEST(ReductionPlan, SlicesAreOfLikeSize) {
 std::vector<MeshLayout> with_levels(std::vector<MeshLayout> layouts) {
   for (std::size_t i = 0, size = layouts.size(); i < size; ++i) {
     MeshLayout two_levels = layouts[i];
-    two_levels.first_replicas = first_level_replicas(two_levels, 0, 1);
-    if (two_levels.first_replicas > 0)
+    two_levels.first_level_replicas = first_level_replicas(two_levels, 0, 1);
+    if (two_levels.first_level_replicas > 0)
       layouts.push_back(two_levels);
   }
   return layouts;
@@ -232,7 +232,7 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
     // In two levels: the same bytes and slices, and little more memory.
     const MeshLayout mesh{.degrees = PerAxis::degrees(1, size, 1),
-                          .first_replicas = first_level_replicas(mesh_of(size), 0, 1)};
+                          .first_level_replicas = first_level_replicas(mesh_of(size), 0, 1)};
     const GroupRanks in_levels = mesh.group_ranks(size / 2);
     const auto two = plan_reduction(segments, {}, in_levels, options, 4);
     const ReductionTraffic levels = reduction_traffic(two, in_levels, options, 4, 4, {}, size).at(over_dp);
@@ -240,15 +240,15 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     EXPECT_NEAR(static_cast<double>(two.owned.front().size()), static_cast<double>(plan.owned.front().size()), 64);
     EXPECT_LE(ReductionShares(two, in_levels, options, Index{124} << 20, 4).of(in_levels).buffer_bytes, 1.6 * in_flight)
         << size << " ranks";
-    const auto peers = static_cast<std::size_t>(mesh.first_replicas - 1 + size / mesh.first_replicas - 1);
+    const auto peers = static_cast<std::size_t>(mesh.first_level_replicas - 1 + size / mesh.first_level_replicas - 1);
     EXPECT_EQ(levels.messages, 2 * two.buckets.size() * peers);
     std::printf(
         "%4d ranks: %.0f MB, slices of %.0f KiB, %zu messages directly, %zu in levels of %d and %d, %zu calls of "
         "the library\n",
         size, static_cast<double>(library.bytes()) / 1e6,
         static_cast<double>(plan.buckets.front().slice(size / 2).size()) * 4 / 1024,
-        static_cast<std::size_t>(direct.messages), static_cast<std::size_t>(levels.messages), mesh.first_replicas,
-        size / mesh.first_replicas, static_cast<std::size_t>(library.messages));
+        static_cast<std::size_t>(direct.messages), static_cast<std::size_t>(levels.messages), mesh.first_level_replicas,
+        size / mesh.first_level_replicas, static_cast<std::size_t>(library.messages));
   }
 }
 

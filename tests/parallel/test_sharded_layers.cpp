@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/mesh/process_mesh.hpp"
+#include "parallel/observe/timeline.hpp"
 #include "parallel/reduction/gradient_reducer.hpp"
 #include "parallel/reduction/weight_gatherer.hpp"
 #include "parallel/schedule/unit_actions.hpp"
@@ -57,7 +60,7 @@ struct Sharded {
 std::vector<ReductionCommunicators> all_levels() {
   std::vector<ReductionCommunicators> levels{ReductionCommunicators::all(world())};
   if (world().size() == 4) {
-    const MeshLayout layout{.degrees = PerAxis::degrees(1, 4, 1), .first_replicas = 2};
+    const MeshLayout layout{.degrees = PerAxis::degrees(1, 4, 1), .first_level_replicas = 2};
     static const auto& mesh = *new ProcessMesh(world(), layout);
     levels.push_back(mesh.reductions());
   }
@@ -180,6 +183,38 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
         wanted.reduce_bytes += traffic.reduce_bytes + traffic.second_reduce_bytes;
       EXPECT_EQ(reducer.stats().bytes_sent, wanted.reduce_bytes);
     }
+  }
+}
+
+// Also where a layer of one row leaves nothing of it for some ranks, at either level.
+TEST(ShardedLayers, EachSumOfALayerIsInTheTimelineOnce) {
+  const RestoreSettings restore;
+  for (const ReductionCommunicators& communicators : all_levels()) {
+    ParameterStore<float> parameters;
+    for (const int block : {1, 2})
+      parameters.declare({.name = "h." + std::to_string(block), .shape = {1, 16}, .block = block, .init_std = 1});
+    parameters.lay_out();
+    const ReducerOptions options{.zero_stage = 2, .layers_of_chunk = {2}};
+    const ReductionPlan plan =
+        plan_reduction(parameters.segments(), parameters.parameters(), communicators.ranks(), options, sizeof(float));
+    parameters.allocate(plan.weights(2, 2), plan.gradients(2));
+    GradientReducer<float> reducer(ExecSpace(), communicators, parameters.gradients(), parameters.segments(),
+                                   parameters.parameters(), options);
+    world().timeline().switch_on();
+    reducer.begin_step();
+    for (const bool is_last : {false, true})
+      for (const int unit : {1, 0}) {
+        reducer.wait_for_buffer(unit);
+        reducer.reduce(unit, is_last);
+      }
+    reducer.wait();
+    std::map<std::string, int> times;
+    for (const TimelineEvent& event : world().timeline().take())
+      ++times[event.name];
+    const int wanted =
+        world().context().device_links == nullptr ? 2 : 0;  // where they are enqueued nobody sees the end
+    EXPECT_EQ(times["reduce layer 0"], wanted);
+    EXPECT_EQ(times["reduce layer 1"], wanted);
   }
 }
 

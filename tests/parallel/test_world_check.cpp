@@ -125,6 +125,18 @@ TEST(WorldCheck, ExchangedReductionsOfTwoReplicas) {
       "at reduce chunk 1");
 }
 
+TEST(WorldCheck, ExchangedReductionsOfTwoContextOrExpertRanks) {
+  const PipelineShape shape{.kind = ScheduleKind::gpipe, .chunks = 2, .microbatches = 2};
+  for (const Axis axis : {Axis::cp, Axis::ep}) {
+    const MeshLayout layout{.degrees = PerAxis::degrees(1, 1, 1).with(axis, 2)};
+    Lists ranks = world_lists(layout, shape);
+    EXPECT_EQ(joined(check_world(ranks, layout, shape)), "");
+    std::iter_swap(find(ranks[1], "reduce chunk 0", true), find(ranks[1], "reduce chunk 1", true));
+    EXPECT_NE(joined(check_world(ranks, layout, shape)).find("at reduce chunk 0, and rank 0 is at reduce chunk 1"),
+              std::string::npos);
+  }
+}
+
 // Each pipeline alone comes to its end, and each tp group has one collective: but the two pipelines wait for each
 // other. Rank 1 waits in F1 for rank 0, which waits for B0 of rank 2, which waits in B0 for rank 3, which waits for F1
 // of rank 1.

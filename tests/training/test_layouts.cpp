@@ -111,7 +111,7 @@ TEST(Layouts, SumsInTwoLevelsGiveTheLossesOfOneRank) {
   const RunConfig base = split_config(folder);
   const Curve wanted = curve_of_one_rank<Fp64>(base, 6);
   for (const RunConfig& config : two_level_configs(base)) {
-    EXPECT_EQ(make_run_layout(config, world().size()).first_replicas, 2);
+    EXPECT_EQ(make_run_layout(config, world().size()).first_level_replicas, 2);
     const Curve got = train_curve<Fp64>(config, world(), 6);
     expect_curve<Fp64>(got, wanted, 1e-10, text_of(config) + ", two levels");
     EXPECT_EQ(train_curve<Fp64>(config, world(), 6), got) << "other bits in another run";

@@ -64,6 +64,18 @@ class SavedReferences : public ::testing::Test {
   RunConfig config_;
 };
 
+TEST_F(SavedReferences, MayShardOverNodes) {
+  const RunConfig config = parse_run_config(to_toml(config_), "fp64", {"precision.compute=fp64"}, 1);
+  VerifyOptions options;
+  options.steps = 1;
+  options.reference = {fmt::format("parallel.data={}", world().size()), "parallel.zero_stage=1",
+                       "parallel.shard_over=node"};
+  save_reference<Fp64>(config, options, world(), folder_ / "saved", [](const std::string&) {});
+  barrier(world());
+  for (const VerifiedLayout& layout : compare<Fp64>(config))
+    EXPECT_LE(layout.errors.worst(), 1e-10) << layout.text << ", " << layout.errors.gradient.where;
+}
+
 TEST_F(SavedReferences, AnyLayoutIsCompared) {
   const RunConfig config = parse_run_config(to_toml(config_), "fp64", {"precision.compute=fp64"}, 1);
   save<Fp64>(config, 2);

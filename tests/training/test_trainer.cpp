@@ -65,15 +65,34 @@ std::vector<std::string> fences_of(const F& work) {
   return result;
 }
 
+const std::vector<std::string> one_wait = {"espalier::StepTransfers: values are read on the host"};
+
 TEST(Trainer, WaitsForTheDeviceOnceAStep) {
   const SharedFolder folder("waits");
-  const std::vector<std::string> one_wait = {"espalier::StepTransfers: values are read on the host"};
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"stability.on_spike=skip"}, {"parallel.recompute=full"}}) {
     TrainerOn<Fp32> on(tiny_config(folder, 1, more), world());
     on.trainer.step();
     for (int step = 2; step <= 4; ++step)
       EXPECT_EQ(fences_of([&] { on.trainer.step(); }), one_wait) << "step " << step;
+  }
+}
+
+// Of several ranks losses and norms are added up before the update, and kernels end before MPI reads what they wrote.
+TEST(TrainerPeers, WaitForTheDeviceOnceAStepAndForMessages) {
+  ASSERT_EQ(world().size(), 2);
+  const SharedFolder folder("waits_of_peers");
+  const std::vector<std::vector<std::string>> layouts = {{"parallel.data=2"},
+                                                         {"parallel.data=2", "parallel.zero_stage=3"},
+                                                         {"parallel.tensor=2"},
+                                                         {"parallel.pipeline=2"}};
+  for (const std::vector<std::string>& layout : layouts) {
+    TrainerOn<Fp32> on(tiny_config(folder, 2, layout), world());
+    on.trainer.step();
+    std::vector<std::string> fences = fences_of([&] { on.trainer.step(); });
+    const auto is_of_messages = [](const std::string& reason) { return reason.starts_with("espalier::parallel: "); };
+    EXPECT_GT(std::erase_if(fences, is_of_messages), 0U) << layout.back();
+    EXPECT_EQ(fences, one_wait) << layout.back();
   }
 }
 

@@ -37,7 +37,7 @@ Layout make_run_layout(const RunConfig& config, int world_size) {
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
   layout.shard_replicas = shard_replicas(config, mesh);
   layout.zero_stage = layout.data > 1 && layout.shard_replicas != 1 ? layout.zero_stage : 0;
-  layout.first_replicas = layout.mesh().has_copies() ? 0 : first_replicas(config, mesh);
+  layout.first_level_replicas = layout.mesh().has_copies() ? 0 : first_level_replicas(config, mesh);
   layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
   const Index num_layers = config.model.shape.num_layers;
   if (layout.assignment == Assignment::round_robin) {

@@ -42,7 +42,7 @@ UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& sche
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout);
 
 /// @throws std::logic_error with the findings unless the lists are proven for the whole world
-/// (parallel/schedule_check): our own mistake, found before anything runs.
+/// (parallel/schedule/schedule_check.hpp): our own mistake, found before anything runs.
 void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages);
 
 }  // namespace espalier

@@ -59,7 +59,7 @@ void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
     config.most_summed_at_once = world.size();
 }
 
-int first_replicas(const RunConfig& config, const MeshLayout& mesh) {
+int first_level_replicas(const RunConfig& config, const MeshLayout& mesh) {
   return first_level_replicas(mesh, static_cast<int>(known_ranks_per_node(config)), config.most_summed_at_once);
 }
 

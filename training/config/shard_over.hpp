@@ -24,7 +24,7 @@ void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 /// replicas
 int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
 
-/// Layout::first_replicas of the config on this mesh.
-int first_replicas(const RunConfig& config, const MeshLayout& mesh);
+/// Layout::first_level_replicas of the config on this mesh.
+int first_level_replicas(const RunConfig& config, const MeshLayout& mesh);
 
 }  // namespace espalier

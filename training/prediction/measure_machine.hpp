@@ -19,10 +19,10 @@ struct MachineFit {
 
 /// This machine as the planner sees it: a device is a rank with its threads, on GPUs with its GPU or its part of one,
 /// and all ranks are measured at once, since they share caches, memory and network. Times layers of models of one layer
-/// (training/measure_layers) and fits the efficiency curve of each precision (training/calibration); memory bandwidth
-/// by a triad; links by all_reduces among the ranks of a host and, where there are several hosts, among all. About a
-/// quarter of a minute a precision. Collective; the same result on all ranks. `note` is called on rank 0 with what is
-/// being done.
+/// (training/prediction/measure_layers.hpp) and fits the efficiency curve of each precision
+/// (training/prediction/calibration.hpp); memory bandwidth by a triad; links by all_reduces among the ranks of a host
+/// and, where there are several hosts, among all. About a quarter of a minute a precision. Collective; the same result
+/// on all ranks. `note` is called on rank 0 with what is being done.
 /// @throws Error (usage) for fp64, which the planner does not know.
 Cluster measure_machine(const Communicator& world, const std::vector<std::string>& precisions,
                         std::vector<MachineFit>& fits, const std::function<void(const std::string&)>& note);

@@ -263,8 +263,7 @@ void Trainer<P>::finish(StepReport& report, bool is_queued) {
     }
     {
       const PhaseTimer timer(report.seconds, Phase::data_comm);
-      reducer_.start_gather(parameters_.weights());
-      reducer_.wait_gather();
+      reducer_.gather(parameters_.weights());
     }
     loss_scaler_.good_step();
   }

@@ -113,7 +113,7 @@ class Trainer {
   /// Of token files that name none.
   void name_tokenizer(const std::string& name) { tokenizer_ = tokenizer_.empty() ? name : tokenizer_; }
 
-  /// What the token files hold (training/data_files), for checkpoints; null: it has not been looked at.
+  /// What the token files hold (training/config/data_files.hpp), for checkpoints; null: it has not been looked at.
   const nlohmann::json& data_files() const { return data_files_; }
   void set_data_files(nlohmann::json contents) { data_files_ = std::move(contents); }
 

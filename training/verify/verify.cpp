@@ -12,6 +12,7 @@
 #include <string>
 
 #include "parallel/collectives/collectives.hpp"
+#include "training/config/shard_over.hpp"
 #include "training/loop/check_token_files.hpp"
 #include "training/verify/fault_injection.hpp"
 #include "training/verify/layouts_to_verify.hpp"
@@ -139,13 +140,14 @@ std::string first_problem(const std::string& text) {
   return place == std::string::npos ? line : line.substr(place + after_place.size());
 }
 
-std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, int world_size) {
+std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, const Communicator& world) {
   std::vector<LayoutToTry> all;
-  for (const std::vector<std::string>& overrides : layouts_to_verify(config, world_size)) {
+  for (const std::vector<std::string>& overrides : layouts_to_verify(config, world.size())) {
     LayoutToTry candidate;
     try {
-      candidate.config = parse_run_config(to_toml(config), "layout", overrides, world_size);
-      candidate.result.text = make_run_layout(*candidate.config, world_size).short_text();
+      candidate.config = parse_run_config(to_toml(config), "layout", overrides, world.size());
+      resolve_ranks_per_node(*candidate.config, world);
+      candidate.result.text = make_run_layout(*candidate.config, world.size()).short_text();
     } catch (const Error& error) {
       candidate.result.text = text_of_layout(overrides);
       candidate.result.skipped = first_problem(error.what());
@@ -179,7 +181,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
-  std::vector<LayoutToTry> all = layouts_to_try(config, world.size());
+  std::vector<LayoutToTry> all = layouts_to_try(config, world);
   std::optional<Reference<P>> reference;
   std::optional<SavedReference> saved;
   if (options.against.empty())

@@ -6,6 +6,7 @@
 #include "io/pack/json_text.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
+#include "training/config/shard_over.hpp"
 #include "training/verify/logical_tensors.hpp"
 
 namespace espalier {
@@ -28,7 +29,8 @@ Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, c
   takes_part_ = !options.reference.empty() || world.rank() == 0;
   if (!takes_part_)
     return;
-  const RunConfig own = parse_run_config(to_toml(config), "the reference", options.reference, group_.size());
+  RunConfig own = parse_run_config(to_toml(config), "the reference", options.reference, group_.size());
+  resolve_ranks_per_node(own, group_);
   const Layout layout = make_run_layout(own, group_.size());
   text_ = layout.short_text();
   mesh_.emplace(group_, layout.mesh());

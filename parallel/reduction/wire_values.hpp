@@ -7,7 +7,7 @@
 
 #include "core/flat_storage.hpp"
 #include "parallel/collectives/mpi_buffer.hpp"
-#include "parallel/reduction/reduction_plan.hpp"
+#include "parallel/reduction/bucket_lane.hpp"
 
 namespace espalier {
 
@@ -31,10 +31,9 @@ struct GradientArrays {
 template <class S>
 class WireValues {
  public:
-  /// Of `largest` elements is the largest bucket, which goes through `communicator`.
-  /// @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
-  WireValues(const Communicator& communicator, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
-             const std::string& name, Index largest);
+  /// For any bucket of the lane. @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
+  WireValues(const BucketLane& lane, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+             const std::string& name);
 
   static Index element_bytes(std::optional<ScalarType> wire) {
     return static_cast<Index>(wire ? size_of(*wire) : sizeof(S));
@@ -46,21 +45,23 @@ class WireValues {
   }
 
   /// Makes the gradients of `range` ready to leave.
-  void pack(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  void pack(const Bucket& bucket, IndexRange range) const;
   /// Our slice becomes the sum over all ranks: ours in here, the others' in `received`, one slice after another by
   /// rank.
-  void add(const ExecSpace& exec, const Bucket& bucket, const Tensor<unsigned char, 1>& received, int rank,
-           int size) const;
-  /// Makes the sums of `range` ready to leave.
-  void load(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
-  /// What add() made of `range`, into the gradients.
-  void settle(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  void add(const Bucket& bucket, const Tensor<unsigned char, 1>& received) const;
+  /// Makes what add() made ready to leave.
+  void load_sums(const Bucket& bucket) const { load(bucket, own_slice(bucket)); }
+  /// What add() made, into the gradients.
+  void settle(const Bucket& bucket) const { unpack(bucket, own_slice(bucket)); }
+  /// After settle(), of a unit's bucket: our slice becomes that of the shard, or is added to it.
+  void accumulate(const Bucket& bucket, bool is_first) const;
   /// What has come for the whole bucket, into the gradients.
-  void store(const ExecSpace& exec, const Bucket& bucket) const;
-  /// What add() made of `range` of a unit's bucket becomes that of the shard, or is added to it.
-  void accumulate(const ExecSpace& exec, const Bucket& bucket, IndexRange range, bool is_first) const;
+  void store(const Bucket& bucket) const;
 
  private:
+  void load(const Bucket& bucket, IndexRange range) const;
+  void unpack(const Bucket& bucket, IndexRange range) const;
+  IndexRange own_slice(const Bucket& bucket) const { return bucket.slice(lane_->communicator.rank()); }
   // The bucket lies in the buffer of its unit, or where all is held.
   const MpiBuffer<S>& mpi(const Bucket& bucket) const { return bucket.unit < 0 ? gradients_.held : gradients_.buffers; }
   Index place(const Bucket& bucket) const {
@@ -71,6 +72,7 @@ class WireValues {
     return FlatTensor<S>(array.data() + place(bucket) + range.begin - bucket.offset, range.size());
   }
 
+  const BucketLane* lane_;
   GradientArrays<S> gradients_;
   std::optional<ScalarType> wire_;
   Tensor<unsigned char, 1> values_;

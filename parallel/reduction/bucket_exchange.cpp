@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/reduction/bucket_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "parallel/collectives/rank_order.hpp"
+
+namespace espalier {
+namespace {
+
+Index largest_own_slice(const BucketLane& lane) {
+  Index largest = 0;
+  for (const Bucket* bucket : lane.buckets)
+    largest = std::max(largest, bucket->slice(lane.communicator.rank()).size());
+  return largest;
+}
+
+}  // namespace
+
+template <class S>
+BucketExchange<S>::BucketExchange(const BucketLane& lane, const GradientArrays<S>& gradients,
+                                  std::optional<ScalarType> wire, const std::string& name)
+    : lane_(&lane),
+      wire_bytes_(WireValues<S>::element_bytes(wire)),
+      value_messages_(lane.communicator, lane.communicator.device_link(), lane.exec),
+      rounds_(lane.round_communicator(), lane.communicator.device_link(), lane.exec),
+      received_(allocate<unsigned char>(Category::communication, "bucket_" + name,
+                                        largest_own_slice(lane) * (lane.communicator.size() - 1) * wire_bytes_)),
+      received_mpi_(lane.communicator, received_),
+      values_(lane, gradients, wire, "values_" + name) {
+  ESPALIER_ASSERT(static_cast<int>(lane.buckets.size()) <= tags::largest / num_message_phases,
+                  "too many buckets for MPI's tags");
+  value_messages_.keep(std::tuple(received_, received_mpi_, values_));
+  rounds_.keep(values_);
+}
+
+template <class S>
+void BucketExchange<S>::begin(Stage stage, std::size_t number) {
+  stage_ = stage;
+  number_ = number;
+  began_ = lane_->communicator.clock().now();
+}
+
+template <class S>
+void BucketExchange<S>::scatter_values(std::size_t number) {
+  begin(Stage::values, number);
+  const Communicator& peers = lane_->communicator;
+  const auto own_bytes = static_cast<std::size_t>(own_slice().size() * wire_bytes_);
+  values_.pack(bucket(), bucket().range());
+  value_messages_.start_all_to_all(values_.data(bucket()), bucket().byte_slices(wire_bytes_), received_mpi_.data(),
+                                   received_ranges(peers.rank(), peers.size(), own_bytes, own_bytes), tag(values_phase),
+                                   lane_->spans_stages);
+}
+
+template <class S>
+void BucketExchange<S>::add() {
+  const Communicator& peers = lane_->communicator;
+  received_mpi_.store(lane_->exec, 0, own_slice().size() * (peers.size() - 1) * wire_bytes_);
+  values_.add(bucket(), received_);
+}
+
+template <class S>
+void BucketExchange<S>::gather_sums() {
+  if (stage_ == Stage::second_level)
+    values_.pack(bucket(), own_slice());
+  else
+    values_.load_sums(bucket());
+  stage_ = Stage::sums;
+  gather(values_.data(bucket()), wire_bytes_, sums_phase);
+}
+
+template <class S>
+void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place,
+                                       Index element_bytes) {
+  begin(Stage::weights, number);
+  weights.load(lane_->exec, place + (own_slice().begin - bucket().offset) * element_bytes,
+               own_slice().size() * element_bytes);
+  gather(weights.data() + place, element_bytes, weights_phase);
+}
+
+template <class S>
+void BucketExchange<S>::gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase) {
+  const std::vector<ByteRange> slices = bucket().byte_slices(element_bytes);
+  const auto rank = static_cast<std::size_t>(lane_->communicator.rank());
+  rounds_.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag(phase));
+}
+
+template <class S>
+std::string BucketExchange<S>::describe() const {
+  const char* const what = stage_ == Stage::weights ? "weights" : stage_ == Stage::values ? "values" : "sums";
+  return fmt::format("the {} of gradient bucket {} of {}", what, number_, lane_->buckets.size());
+}
+
+template class BucketExchange<float>;
+template class BucketExchange<double>;
+
+}  // namespace espalier

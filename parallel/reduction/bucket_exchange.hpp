@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/collectives/messages.hpp"
+#include "parallel/collectives/mpi_buffer.hpp"
+#include "parallel/reduction/bucket_lane.hpp"
+#include "parallel/reduction/wire_values.hpp"
+
+namespace espalier {
+
+/// Carries one bucket at a time through a lane. The sum of its gradients is a reduce_scatter: each rank sends the
+/// others their slices of its values (all_to_all), and adds what comes for its own slice in rank order. An all_gather
+/// then hands the slices round, of the sums (both together are an all_reduce) or of updated weights. Between the two
+/// the second level of a sum may go on with our slice.
+///
+/// Owns the memory in which values arrive, and that of the wire type.
+template <class S>
+class BucketExchange {
+ public:
+  /// What is under way, or waited for.
+  enum class Stage { idle, values, second_level, sums, weights };
+
+  /// Large enough for each of the lane's buckets. @param wire see WireValues
+  BucketExchange(const BucketLane& lane, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+                 const std::string& name);
+
+  /// Starts the reduce_scatter of the lane's bucket `number`.
+  void scatter_values(std::size_t number);
+  /// Advances what is under way; true when it has come.
+  [[nodiscard]] bool test() { return messages().test(); }
+  /// The values have come: our slice becomes the sum, as it travels.
+  void add();
+  /// add() is done, and this level ends here, or pauses: the sum goes into the gradients.
+  void settle() const { values_.settle(bucket()); }
+  /// Of a unit after settle(): into the shard.
+  void accumulate(bool is_first) const { values_.accumulate(bucket(), is_first); }
+  void wait_for_second_level() { stage_ = Stage::second_level; }
+
+  /// Starts the all_gather of the sums: of add(), or where the second level has gone on with them, of the gradients.
+  void gather_sums();
+  /// They have come: into the gradients.
+  void store_sums() const { values_.store(bucket()); }
+
+  /// Starts the all_gather of the lane's bucket `number` of another array: the bucket begins at byte `place` of
+  /// `weights`. Both outlive the messages.
+  void gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place, Index element_bytes);
+
+  void finish() { stage_ = Stage::idle; }
+
+  Stage stage() const { return stage_; }
+  std::size_t number() const { return number_; }
+  const Bucket& bucket() const { return *lane_->buckets[number_]; }
+  double began() const { return began_; }                       ///< by the job's clock
+  double sent_at() const { return value_messages_.sent_at(); }  ///< the values; of a lane that spans stages
+  const MessageSet& messages() const { return stage_ == Stage::values ? value_messages_ : rounds_; }
+  std::string describe() const;
+
+  /// `owner` holds memory of gather_weights(): see MessageSet.
+  template <class Owner>
+  void keep(const Owner& owner) {
+    rounds_.keep(owner);
+  }
+
+ private:
+  // Tags, on communicators of our own: num_message_phases x number of the bucket + phase.
+  enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
+
+  MessageSet& messages() { return stage_ == Stage::values ? value_messages_ : rounds_; }
+  IndexRange own_slice() const { return bucket().slice(lane_->communicator.rank()); }
+  int tag(MessagePhase phase) const { return num_message_phases * static_cast<int>(number_) + phase; }
+  void begin(Stage stage, std::size_t number);
+  void gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase);
+
+  const BucketLane* lane_;
+  Stage stage_ = Stage::idle;
+  std::size_t number_ = 0;
+  double began_ = 0;
+  Index wire_bytes_;  // an element, as it travels
+  MessageSet value_messages_;
+  MessageSet rounds_;
+  Tensor<unsigned char, 1> received_;  // (size - 1, slice), as they travel
+  MpiBuffer<unsigned char> received_mpi_;
+  WireValues<S> values_;
+};
+
+}  // namespace espalier

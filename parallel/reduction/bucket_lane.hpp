@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/collectives/communicator.hpp"
+#include "parallel/reduction/reduction_plan.hpp"
+
+namespace espalier {
+
+/// The buckets that a communicator carries, and duplicates of it that carry nothing else.
+struct BucketLane {
+  /// Collective over `ranks`. Of `all_buckets`, which outlive it, those of group `its_key`.
+  /// @param what is carried: for the communicator's name
+  /// @param work stream of the kernels, beside which the lane has its own on a device
+  /// @param to_gather_sums see gathers_sums
+  BucketLane(const Communicator& ranks, const std::string& what, const GroupKey& its_key,
+             const std::vector<Bucket>& all_buckets, const ExecSpace& work, bool to_gather_sums);
+
+  /// Ranks that cut differently would add unlike elements, or wait for ever. Collective.
+  /// @throws Error (usage) where a rank has other buckets, or other values of `settings`
+  void require_same_buckets(const std::vector<Index>& settings) const;
+
+  /// Of collectives that hand slices round.
+  const Communicator& round_communicator() const { return rounds ? *rounds : communicator; }
+  Traffic traffic() const;
+
+  GroupKey key;
+  Communicator communicator;
+  /// Of sums that go round while other buckets' values arrive, where the MPI library carries both: how the two kinds
+  /// interleave is another on each rank, and collectives of one communicator begin in one order on all. Each kind does,
+  /// in the order of the buckets.
+  std::optional<Communicator> rounds;
+  ExecSpace exec;  ///< of kernels and messages
+  std::vector<const Bucket*> buckets;
+  bool gathers_sums;          ///< after its slices are summed; else each rank keeps its own
+  bool spans_stages = false;  ///< values are stamped, to tell waiting for another stage's work from communication
+};
+
+}  // namespace espalier
