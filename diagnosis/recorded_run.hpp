@@ -32,7 +32,7 @@ struct RunFacts {
   Index train_tokens = 0;     ///< in the training files
   bool fast_16_bits = false;  ///< the machine multiplies 16 bits on units of their own
 
-  /// A link that a start found slow (training/loop/link_check.hpp); of ranks of the world.
+  /// A link that a start found slow (training/loop/run_facts.hpp); of ranks of the world.
   struct SlowLink {
     Axis axis = Axis::dp;
     int from = 0;

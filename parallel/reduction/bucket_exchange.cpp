@@ -13,27 +13,27 @@
 namespace espalier {
 namespace {
 
-Index largest_own_slice(const BucketLane& lane) {
+Index largest_own_slice(const BucketGroup& group) {
   Index largest = 0;
-  for (const Bucket* bucket : lane.buckets)
-    largest = std::max(largest, bucket->slice(lane.communicator.rank()).size());
+  for (const Bucket* bucket : group.buckets)
+    largest = std::max(largest, bucket->slice(group.communicator.rank()).size());
   return largest;
 }
 
 }  // namespace
 
 template <class S>
-BucketExchange<S>::BucketExchange(const BucketLane& lane, const GradientArrays<S>& gradients,
+BucketExchange<S>::BucketExchange(const BucketGroup& group, const GradientArrays<S>& gradients,
                                   std::optional<ScalarType> wire, const std::string& name)
-    : lane_(&lane),
+    : group_(&group),
       wire_bytes_(WireValues<S>::element_bytes(wire)),
-      value_messages_(lane.communicator, lane.communicator.device_link(), lane.exec),
-      rounds_(lane.round_communicator(), lane.communicator.device_link(), lane.exec),
+      value_messages_(group.communicator, group.communicator.device_link(), group.exec),
+      rounds_(group.round_communicator(), group.communicator.device_link(), group.exec),
       received_(allocate<unsigned char>(Category::communication, "bucket_" + name,
-                                        largest_own_slice(lane) * (lane.communicator.size() - 1) * wire_bytes_)),
-      received_mpi_(lane.communicator, received_),
-      values_(lane, gradients, wire, "values_" + name) {
-  ESPALIER_ASSERT(static_cast<int>(lane.buckets.size()) <= tags::largest / num_message_phases,
+                                        largest_own_slice(group) * (group.communicator.size() - 1) * wire_bytes_)),
+      received_mpi_(group.communicator, received_),
+      values_(group, gradients, wire, "values_" + name) {
+  ESPALIER_ASSERT(static_cast<int>(group.buckets.size()) <= tags::largest / num_message_phases,
                   "too many buckets for MPI's tags");
   value_messages_.keep(std::tuple(received_, received_mpi_, values_));
   rounds_.keep(values_);
@@ -43,24 +43,24 @@ template <class S>
 void BucketExchange<S>::begin(Stage stage, std::size_t number) {
   stage_ = stage;
   number_ = number;
-  began_ = lane_->communicator.clock().now();
+  began_ = group_->communicator.clock().now();
 }
 
 template <class S>
 void BucketExchange<S>::scatter_values(std::size_t number) {
   begin(Stage::values, number);
-  const Communicator& peers = lane_->communicator;
+  const Communicator& peers = group_->communicator;
   const auto own_bytes = static_cast<std::size_t>(own_slice().size() * wire_bytes_);
   values_.pack(bucket(), bucket().range());
   value_messages_.start_all_to_all(values_.data(bucket()), bucket().byte_slices(wire_bytes_), received_mpi_.data(),
                                    received_ranges(peers.rank(), peers.size(), own_bytes, own_bytes), tag(values_phase),
-                                   lane_->spans_stages);
+                                   group_->spans_stages);
 }
 
 template <class S>
 void BucketExchange<S>::add() {
-  const Communicator& peers = lane_->communicator;
-  received_mpi_.store(lane_->exec, 0, own_slice().size() * (peers.size() - 1) * wire_bytes_);
+  const Communicator& peers = group_->communicator;
+  received_mpi_.store(group_->exec, 0, own_slice().size() * (peers.size() - 1) * wire_bytes_);
   values_.add(bucket(), received_);
 }
 
@@ -78,7 +78,7 @@ template <class S>
 void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place,
                                        Index element_bytes) {
   begin(Stage::weights, number);
-  weights.load(lane_->exec, place + (own_slice().begin - bucket().offset) * element_bytes,
+  weights.load(group_->exec, place + (own_slice().begin - bucket().offset) * element_bytes,
                own_slice().size() * element_bytes);
   gather(weights.data() + place, element_bytes, weights_phase);
 }
@@ -86,14 +86,14 @@ void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsig
 template <class S>
 void BucketExchange<S>::gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase) {
   const std::vector<ByteRange> slices = bucket().byte_slices(element_bytes);
-  const auto rank = static_cast<std::size_t>(lane_->communicator.rank());
+  const auto rank = static_cast<std::size_t>(group_->communicator.rank());
   rounds_.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag(phase));
 }
 
 template <class S>
 std::string BucketExchange<S>::describe() const {
   const char* const what = stage_ == Stage::weights ? "weights" : stage_ == Stage::values ? "values" : "sums";
-  return fmt::format("the {} of gradient bucket {} of {}", what, number_, lane_->buckets.size());
+  return fmt::format("the {} of gradient bucket {} of {}", what, number_, group_->buckets.size());
 }
 
 template class BucketExchange<float>;

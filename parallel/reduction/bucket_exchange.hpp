@@ -7,12 +7,12 @@
 
 #include "parallel/collectives/messages.hpp"
 #include "parallel/collectives/mpi_buffer.hpp"
-#include "parallel/reduction/bucket_lane.hpp"
+#include "parallel/reduction/bucket_group.hpp"
 #include "parallel/reduction/wire_values.hpp"
 
 namespace espalier {
 
-/// Carries one bucket at a time through a lane. The sum of its gradients is a reduce_scatter: each rank sends the
+/// Carries one bucket at a time through a group. The sum of its gradients is a reduce_scatter: each rank sends the
 /// others their slices of its values (all_to_all), and adds what comes for its own slice in rank order. An all_gather
 /// then hands the slices round, of the sums (both together are an all_reduce) or of updated weights. Between the two
 /// the second level of a sum may go on with our slice.
@@ -24,11 +24,11 @@ class BucketExchange {
   /// What is under way, or waited for.
   enum class Stage { idle, values, second_level, sums, weights };
 
-  /// Large enough for each of the lane's buckets. @param wire see WireValues
-  BucketExchange(const BucketLane& lane, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+  /// Large enough for each of the group's buckets. @param wire see WireValues
+  BucketExchange(const BucketGroup& group, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
                  const std::string& name);
 
-  /// Starts the reduce_scatter of the lane's bucket `number`.
+  /// Starts the reduce_scatter of the group's bucket `number`.
   void scatter_values(std::size_t number);
   /// Advances what is under way; true when it has come.
   [[nodiscard]] bool test() { return messages().test(); }
@@ -45,7 +45,7 @@ class BucketExchange {
   /// They have come: into the gradients.
   void store_sums() const { values_.store(bucket()); }
 
-  /// Starts the all_gather of the lane's bucket `number` of another array: the bucket begins at byte `place` of
+  /// Starts the all_gather of the group's bucket `number` of another array: the bucket begins at byte `place` of
   /// `weights`. Both outlive the messages.
   void gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place, Index element_bytes);
 
@@ -53,9 +53,9 @@ class BucketExchange {
 
   Stage stage() const { return stage_; }
   std::size_t number() const { return number_; }
-  const Bucket& bucket() const { return *lane_->buckets[number_]; }
+  const Bucket& bucket() const { return *group_->buckets[number_]; }
   double began() const { return began_; }                       ///< by the job's clock
-  double sent_at() const { return value_messages_.sent_at(); }  ///< the values; of a lane that spans stages
+  double sent_at() const { return value_messages_.sent_at(); }  ///< the values; of a group that spans stages
   const MessageSet& messages() const { return stage_ == Stage::values ? value_messages_ : rounds_; }
   std::string describe() const;
 
@@ -70,12 +70,12 @@ class BucketExchange {
   enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
 
   MessageSet& messages() { return stage_ == Stage::values ? value_messages_ : rounds_; }
-  IndexRange own_slice() const { return bucket().slice(lane_->communicator.rank()); }
+  IndexRange own_slice() const { return bucket().slice(group_->communicator.rank()); }
   int tag(MessagePhase phase) const { return num_message_phases * static_cast<int>(number_) + phase; }
   void begin(Stage stage, std::size_t number);
   void gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase);
 
-  const BucketLane* lane_;
+  const BucketGroup* group_;
   Stage stage_ = Stage::idle;
   std::size_t number_ = 0;
   double began_ = 0;

@@ -43,21 +43,21 @@ typename GradientReducer<S>::Group& GradientReducer<S>::add_group(const Communic
                                                                   bool is_second, const ReducerOptions& options) {
   const bool gathers_sums = zero_stage_ == 0 || (is_second && plan_.has_copies);
   Group& group = groups_.emplace_back(
-      BucketLane(communicator, "gradients", key, is_second ? plan_.second : plan_.buckets, exec_, gathers_sums));
-  group.lane.spans_stages = key.tied && is_second == !plan_.second.empty();
+      BucketGroup(communicator, "gradients", key, is_second ? plan_.second : plan_.buckets, exec_, gathers_sums));
+  group.spans_stages = key.tied && is_second == !plan_.second.empty();
   if (groups_.size() == 1)
-    arrays_ = GradientArrays<S>(group.lane.communicator, arrays_.storage);
-  group.lane.require_same_buckets({zero_stage_, WireValues<S>::element_bytes(options.wire)});
+    arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
+  group.require_same_buckets({zero_stage_, WireValues<S>::element_bytes(options.wire)});
   const int most = std::max(1, options.buckets_in_flight);
-  for (int i = 0; i < std::min(most, static_cast<int>(group.lane.buckets.size())); ++i)
-    group.idle.emplace_back(group.lane, arrays_, options.wire, fmt::format("{}_{}", communicator.name(), i));
+  for (int i = 0; i < std::min(most, static_cast<int>(group.buckets.size())); ++i)
+    group.idle.emplace_back(group, arrays_, options.wire, fmt::format("{}_{}", communicator.name(), i));
   return group;
 }
 
 template <class S>
 bool GradientReducer<S>::all_done() const {
   return std::all_of(groups_.begin(), groups_.end(), [this](const Group& group) {
-    const bool has_begun = pass_ == Pass::gather || group.first || group.num_marked == group.lane.buckets.size();
+    const bool has_begun = pass_ == Pass::gather || group.first || group.num_marked == group.buckets.size();
     return has_begun && group.is_idle();
   });
 }
@@ -70,8 +70,8 @@ void GradientReducer<S>::begin_step() {
   others_sent_at_ = exposed_seconds_ = early_seconds_ = 0;
   for (Group& group : groups_) {
     group.num_marked = 0;
-    group.is_through_second.assign(group.lane.buckets.size(), 0);
-    group.traffic_before = group.lane.traffic();
+    group.is_through_second.assign(group.buckets.size(), 0);
+    group.traffic_before = group.traffic();
   }
   marked_.clear();
   for (const Segment& segment : segments_)
@@ -97,11 +97,11 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
   UnitSum& sum = sum_of(unit);
   ESPALIER_ASSERT(sum.buckets == 0,
                   fmt::format("unit {} was written before the last sum of its buffer was done", unit));
-  sum = {.is_last = is_last, .began = groups_.front().lane.communicator.clock().now()};
+  sum = {.is_last = is_last, .began = groups_.front().communicator.clock().now()};
   ++num_sums_[static_cast<std::size_t>(unit)];
   for (Group& group : groups_)
-    for (std::size_t i = 0; i < group.lane.buckets.size() && group.first == nullptr; ++i)
-      if (group.lane.buckets[i]->unit == unit) {
+    for (std::size_t i = 0; i < group.buckets.size() && group.first == nullptr; ++i)
+      if (group.buckets[i]->unit == unit) {
         ++sum.buckets;
         group.ready.push_back(i);
       }
@@ -134,8 +134,8 @@ template <class S>
 void GradientReducer<S>::queue_marked(Group& group) {
   if (pass_ == Pass::gather || group.first)
     return;
-  for (; group.num_marked < group.lane.buckets.size(); ++group.num_marked) {
-    const Bucket& bucket = *group.lane.buckets[group.num_marked];
+  for (; group.num_marked < group.buckets.size(); ++group.num_marked) {
+    const Bucket& bucket = *group.buckets[group.num_marked];
     if (!std::all_of(marked_.begin() + bucket.first_segment, marked_.begin() + bucket.last_segment + 1,
                      [](char is_marked) { return is_marked != 0; }))
       return;
@@ -149,16 +149,16 @@ void GradientReducer<S>::start(Group& group) {
   const Region region("espalier::parallel::gradient_reducer::start");
   const int number = group.ready.front();
   group.ready.pop_front();
-  if (group.lane.buckets[number]->size == 0)  // a slice of the first level
+  if (group.buckets[number]->size == 0)  // a slice of the first level
     return finish_bucket(group, number);
   const InFlight exchange = group.idle.begin();
   group.in_flight.splice(group.in_flight.end(), group.idle, exchange);
-  order_after(group.lane.exec, exec_);
+  order_after(group.exec, exec_);
   if (pass_ == Pass::reduce) {
     exchange->scatter_values(number);
   } else {
     if (is_partial(group))
-      order_after(group.lane.exec, group.second->lane.exec);  // by which our slice has come
+      order_after(group.exec, group.second->exec);  // by which our slice has come
     exchange->gather_weights(number, weights_mpi_, group.weight_places[number], weight_bytes_);
   }
   advance(group, exchange);  // what is enqueued is through at once: in the order of the buckets on all ranks
@@ -173,7 +173,7 @@ void GradientReducer<S>::advance(Group& group, InFlight exchange) {
   if (exchange->stage() == Stage::values && exchange->test() && is_next())
     sum(group, exchange);
   if (exchange->stage() == Stage::second_level && is_next() && group.is_through_second[exchange->number()] != 0) {
-    order_after(group.lane.exec, group.second->lane.exec);
+    order_after(group.exec, group.second->exec);
     exchange->gather_sums();
   }
   if ((exchange->stage() == Stage::sums || exchange->stage() == Stage::weights) && exchange->test())
@@ -185,21 +185,21 @@ void GradientReducer<S>::advance(Group& group, InFlight exchange) {
 template <class S>
 void GradientReducer<S>::sum(Group& group, InFlight exchange) {
   const Region region("espalier::parallel::gradient_reducer::sum");
-  if (group.lane.spans_stages)
+  if (group.spans_stages)
     others_sent_at_ = std::max(others_sent_at_, exchange->sent_at());
   exchange->add();
-  if (group.lane.gathers_sums && !is_partial(group))
+  if (group.gathers_sums && !is_partial(group))
     return exchange->gather_sums();
   exchange->settle();
   const int unit = exchange->bucket().unit;
   if (unit >= 0 && !is_partial(group))
     exchange->accumulate(num_sums_[static_cast<std::size_t>(unit)] == 1);
-  settle_before_messages(group.lane.communicator, group.lane.exec, "espalier::parallel: its buffer may receive again");
+  settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
   if (group.second != nullptr && (is_partial(group) || unit < 0 || sum_of(unit).is_last)) {
-    order_after(group.second->lane.exec, group.lane.exec);
+    order_after(group.second->exec, group.exec);
     group.second->ready.push_back(exchange->number());
   }
-  if (group.lane.gathers_sums)
+  if (group.gathers_sums)
     exchange->wait_for_second_level();
   else
     finish(group, exchange);
@@ -209,13 +209,13 @@ template <class S>
 void GradientReducer<S>::finish(Group& group, InFlight exchange) {
   const Bucket& bucket = exchange->bucket();
   if (pass_ == Pass::gather)
-    weights_mpi_.store(group.lane.exec, group.weight_places[exchange->number()], bucket.size * weight_bytes_);
-  else if (group.lane.gathers_sums)
+    weights_mpi_.store(group.exec, group.weight_places[exchange->number()], bucket.size * weight_bytes_);
+  else if (group.gathers_sums)
     exchange->store_sums();
   if (pass_ == Pass::gather || bucket.unit < 0)
     record(group,
            fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange->number(),
-                       group.lane.communicator.name()),
+                       group.communicator.name()),
            exchange->began());
   exchange->finish();
   group.idle.splice(group.idle.end(), group.in_flight, exchange);
@@ -228,14 +228,14 @@ void GradientReducer<S>::finish_bucket(Group& group, std::size_t number) {
   ++num_done_;
   if (group.first)
     group.first->is_through_second[number] = 1;
-  const int unit = group.lane.buckets[number]->unit;
+  const int unit = group.buckets[number]->unit;
   if (pass_ == Pass::reduce && unit >= 0 && !is_partial(group) && --sum_of(unit).buckets == 0)
     record(group, fmt::format("reduce layer {}", unit), sum_of(unit).began);
 }
 
 template <class S>
 void GradientReducer<S>::record(const Group& group, const std::string& what, double began) const {
-  const Communicator& communicator = group.lane.communicator;
+  const Communicator& communicator = group.communicator;
   if (communicator.device_link() == nullptr)  // else it has only begun
     communicator.observers().spent({.what = what,
                                     .phase = Phase::data_comm,
@@ -265,7 +265,7 @@ void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, I
   ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "gather() before wait()");
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
-    weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().lane.communicator, weights_);
+    weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().communicator, weights_);
     for (Group& group : groups_)
       for (Exchange& exchange : group.idle)
         exchange.keep(std::pair(weights_, weights_mpi_));
@@ -273,14 +273,14 @@ void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, I
   weight_bytes_ = element_bytes;
   pass_ = Pass::gather;
   for (Group& group : groups_) {
-    group.is_through_second.assign(group.lane.buckets.size(), 0);
-    group.weight_places.assign(group.lane.buckets.size(), -1);
-    for (std::size_t i = 0; i < group.lane.buckets.size() && !(group.first && plan_.has_copies); ++i) {
-      const Index whole = (group.first ? group.first : &group)->lane.buckets[i]->offset;
+    group.is_through_second.assign(group.buckets.size(), 0);
+    group.weight_places.assign(group.buckets.size(), -1);
+    for (std::size_t i = 0; i < group.buckets.size() && !(group.first && plan_.has_copies); ++i) {
+      const Index whole = (group.first ? group.first : &group)->buckets[i]->offset;
       const Index place = place_of(whole);
       if (place < 0)
         continue;
-      group.weight_places[i] = (place + group.lane.buckets[i]->offset - whole) * element_bytes;
+      group.weight_places[i] = (place + group.buckets[i]->offset - whole) * element_bytes;
       group.ready.push_back(i);
     }
   }
@@ -289,7 +289,7 @@ void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, I
 
 template <class S>
 void GradientReducer<S>::complete(const char* what) {
-  const Communicator& communicator = groups_.front().lane.communicator;
+  const Communicator& communicator = groups_.front().communicator;
   const double began = communicator.clock().now();
   const Waiter total(communicator.context().wait);  // the time exposed
   wait_until([this] { return all_done(); });
@@ -313,7 +313,7 @@ void GradientReducer<S>::wait_for_buffer(int unit, const std::function<void()>& 
 
 template <class S>
 void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile) {
-  const Communicator& communicator = groups_.front().lane.communicator;
+  const Communicator& communicator = groups_.front().communicator;
   const WaitSettings& settings = communicator.context().wait;
   Waiter waiter(settings);  // the deadline is that of one bucket
   WaitNote note;
@@ -332,7 +332,7 @@ void GradientReducer<S>::wait_until(const std::function<bool()>& is_done, const 
   }
   communicator.observers().wait_ends();
   for (const Group& group : groups_)
-    order_after(exec_, group.lane.exec);
+    order_after(exec_, group.exec);
 }
 
 template <class S>
@@ -352,10 +352,10 @@ ReducerStats GradientReducer<S>::stats() const {
   stats.exposed_seconds = exposed_seconds_;
   stats.early_seconds = early_seconds_;
   for (const Group& group : groups_) {
-    const std::uint64_t bytes = group.lane.traffic().bytes - group.traffic_before.bytes;
-    stats.bytes_by_group[group.lane.key] += bytes;
+    const std::uint64_t bytes = group.traffic().bytes - group.traffic_before.bytes;
+    stats.bytes_by_group[group.key] += bytes;
     stats.bytes_sent += bytes;
-    stats.messages_sent += group.lane.traffic().messages - group.traffic_before.messages;
+    stats.messages_sent += group.traffic().messages - group.traffic_before.messages;
   }
   return stats;
 }

@@ -102,10 +102,9 @@ class GradientReducer {
   enum class Pass { reduce, gather };
 
   // The buckets of a communicator, at one level of the sum.
-  struct Group {
-    explicit Group(BucketLane its_lane) : lane(std::move(its_lane)) {}
+  struct Group : BucketGroup {
+    explicit Group(BucketGroup own) : BucketGroup(std::move(own)) {}
 
-    BucketLane lane;
     Group* first = nullptr;   // level, where this is the second
     Group* second = nullptr;  // level, where the sum has one
     std::list<Exchange> idle;

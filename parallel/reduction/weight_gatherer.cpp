@@ -21,27 +21,27 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
   for (const ReductionCommunicators::Entry& entry : communicators.entries)
     if (std::any_of(plan_.gathered.begin(), plan_.gathered.end(),
                     [&](const Bucket& bucket) { return bucket.group == entry.key; }))
-      lanes_.emplace_back(entry.whole != nullptr ? *entry.whole : *entry.communicator, "weights", entry.key,
-                          plan_.gathered, exec_, false);
-  ESPALIER_ASSERT(!lanes_.empty(), "units are gathered, and nobody holds slices of them");
-  held_ = MpiBuffer<T>(lanes_.front().communicator, weights_.values());
-  units_ = MpiBuffer<T>(lanes_.front().communicator, weights_.buffers());
+      groups_.emplace_back(entry.whole != nullptr ? *entry.whole : *entry.communicator, "weights", entry.key,
+                           plan_.gathered, exec_, false);
+  ESPALIER_ASSERT(!groups_.empty(), "units are gathered, and nobody holds slices of them");
+  held_ = MpiBuffer<T>(groups_.front().communicator, weights_.values());
+  units_ = MpiBuffer<T>(groups_.front().communicator, weights_.buffers());
   buffers_.resize(static_cast<std::size_t>(weights_.num_buffers()));
   for (Buffer& buffer : buffers_)
-    for (const BucketLane& lane : lanes_) {
-      buffer.messages.emplace_back(lane.communicator, lane.communicator.device_link(), lane.exec);
+    for (const BucketGroup& group : groups_) {
+      buffer.messages.emplace_back(group.communicator, group.communicator.device_link(), group.exec);
       buffer.messages.back().keep(std::pair(held_, units_));
     }
 }
 
-/// f(lane, number of the lane, bucket) for all buckets of the unit.
+/// f(group, number of the group, bucket) for all buckets of the unit.
 template <class T>
 template <class F>
 void WeightGatherer<T>::for_each_bucket(int unit, const F& f) {
-  for (std::size_t i = 0; i < lanes_.size(); ++i)
-    for (const Bucket* bucket : lanes_[i].buckets)
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    for (const Bucket* bucket : groups_[i].buckets)
       if (bucket->unit == unit)
-        f(lanes_[i], i, *bucket);
+        f(groups_[i], i, *bucket);
 }
 
 template <class T>
@@ -51,18 +51,18 @@ void WeightGatherer<T>::gather(int unit) {
   ESPALIER_ASSERT(!buffer.is_in_use, fmt::format("unit {} takes the place of {}, which is in use", unit, buffer.unit));
   buffer.unit = unit;
   buffer.has_come = false;
-  buffer.began = lanes_.front().communicator.clock().now();
-  for (const BucketLane& lane : lanes_)
-    order_after(lane.exec, exec_);
+  buffer.began = groups_.front().communicator.clock().now();
+  for (const BucketGroup& group : groups_)
+    order_after(group.exec, exec_);
   units_.vacate(exec_);
-  for_each_bucket(unit, [&](const BucketLane& lane, std::size_t i, const Bucket& bucket) {
-    const IndexRange own = bucket.slice(lane.communicator.rank());
+  for_each_bucket(unit, [&](const BucketGroup& group, std::size_t i, const Bucket& bucket) {
+    const IndexRange own = bucket.slice(group.communicator.rank());
     Index place = 0;
     if (own.size() > 0) {
       place = weights_.place(own.begin);
       const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
-      Kokkos::deep_copy(lane.exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
-      held_.load(lane.exec, place, own.size());
+      Kokkos::deep_copy(group.exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
+      held_.load(group.exec, place, own.size());
     }
     buffer.messages[i].start_all_gather(held_.data() + place, units_.data() + weights_.buffer_place(bucket.offset),
                                         bucket.byte_slices(static_cast<Index>(sizeof(T))), tags::weights);
@@ -91,16 +91,16 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
   Buffer& buffer = buffer_of(unit);
   for (MessageSet& messages : buffer.messages)
     messages.wait(fmt::format("the weights of layer {} of {}", unit, weights_.units().size()), meanwhile);
-  for_each_bucket(unit, [&](const BucketLane& lane, std::size_t, const Bucket& bucket) {
-    const Communicator& peers = lane.communicator;
+  for_each_bucket(unit, [&](const BucketGroup& group, std::size_t, const Bucket& bucket) {
+    const Communicator& peers = group.communicator;
     for (int peer = 0; peer < peers.size(); ++peer)
       if (const IndexRange theirs = bucket.slice(peer); peer != peers.rank() && theirs.size() > 0)
-        units_.store(lane.exec, weights_.buffer_place(theirs.begin), theirs.size());
+        units_.store(group.exec, weights_.buffer_place(theirs.begin), theirs.size());
   });
-  for (const BucketLane& lane : lanes_)
-    order_after(exec_, lane.exec);
+  for (const BucketGroup& group : groups_)
+    order_after(exec_, group.exec);
   buffer.has_come = true;
-  const Communicator& communicator = lanes_.front().communicator;
+  const Communicator& communicator = groups_.front().communicator;
   const std::string what = fmt::format("gather layer {}", unit);
   if (communicator.device_link() == nullptr) {  // else it has only begun
     SpentTime gather{what, Phase::data_comm, buffer.began, communicator.clock().now()};
@@ -113,8 +113,8 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
 template <class T>
 std::uint64_t WeightGatherer<T>::bytes_sent() const {
   std::uint64_t bytes = 0;
-  for (const BucketLane& lane : lanes_)
-    bytes += lane.communicator.traffic().bytes;
+  for (const BucketGroup& group : groups_)
+    bytes += group.communicator.traffic().bytes;
   return bytes;
 }
 

@@ -10,7 +10,7 @@
 #include "core/flat_storage.hpp"
 #include "parallel/collectives/messages.hpp"
 #include "parallel/collectives/mpi_buffer.hpp"
-#include "parallel/reduction/bucket_lane.hpp"
+#include "parallel/reduction/bucket_group.hpp"
 
 namespace espalier {
 
@@ -45,7 +45,7 @@ class WeightGatherer {
     bool has_come = false;
     bool is_in_use = false;
     double began = 0;
-    std::vector<MessageSet> messages;  // by lane
+    std::vector<MessageSet> messages;  // by group
   };
 
   Buffer& buffer_of(int unit) { return buffers_[static_cast<std::size_t>(weights_.buffer_of(unit))]; }
@@ -56,7 +56,7 @@ class WeightGatherer {
   ExecSpace exec_;
   FlatStorage<T> weights_;
   ReductionPlan plan_;
-  std::deque<BucketLane> lanes_;  // they stay where they are
+  std::deque<BucketGroup> groups_;  // they stay where they are
   std::vector<Buffer> buffers_;
   MpiBuffer<T> held_;   // of weights_.values()
   MpiBuffer<T> units_;  // of weights_.buffers()

@@ -29,17 +29,17 @@ FlatTensor<E> elements(const Tensor<unsigned char, 1>& bytes, Index begin, Index
 }  // namespace
 
 template <class S>
-WireValues<S>::WireValues(const BucketLane& lane, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+WireValues<S>::WireValues(const BucketGroup& group, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
                           const std::string& name)
-    : lane_(&lane), gradients_(gradients), wire_(wire) {
+    : group_(&group), gradients_(gradients), wire_(wire) {
   if (!wire_)
     return;
   ESPALIER_ASSERT((std::is_same_v<S, float>), "only fp32 gradients travel in another type");
   Index largest = 0;
-  for (const Bucket* bucket : lane.buckets)
+  for (const Bucket* bucket : group.buckets)
     largest = std::max(largest, bucket->size);
   values_ = allocate<unsigned char>(Category::communication, name, largest * element_bytes(wire_));
-  values_mpi_ = MpiBuffer<unsigned char>(lane.communicator, values_);
+  values_mpi_ = MpiBuffer<unsigned char>(group.communicator, values_);
 }
 
 template <class S>
@@ -47,7 +47,7 @@ void WireValues<S>::pack(const Bucket& bucket, IndexRange range) const {
   if constexpr (std::is_same_v<S, float>)
     if (wire_)
       with_wire_type(*wire_, [&]<class W>() {
-        convert<W, S>(lane_->exec, elements<W>(values_, range.begin - bucket.offset, range.size()),
+        convert<W, S>(group_->exec, elements<W>(values_, range.begin - bucket.offset, range.size()),
                       part(bucket, range));
       });
   load(bucket, range);
@@ -57,18 +57,18 @@ template <class S>
 void WireValues<S>::load(const Bucket& bucket, IndexRange range) const {
   const Index bytes = element_bytes(wire_);
   if (wire_)
-    values_mpi_.load(lane_->exec, (range.begin - bucket.offset) * bytes, range.size() * bytes);
+    values_mpi_.load(group_->exec, (range.begin - bucket.offset) * bytes, range.size() * bytes);
   else
-    mpi(bucket).load(lane_->exec, place(bucket) + range.begin - bucket.offset, range.size());
+    mpi(bucket).load(group_->exec, place(bucket) + range.begin - bucket.offset, range.size());
 }
 
 template <class S>
 void WireValues<S>::add(const Bucket& bucket, const Tensor<unsigned char, 1>& received) const {
   const IndexRange own = own_slice(bucket);
-  const int rank = lane_->communicator.rank();
-  const int size = lane_->communicator.size();
+  const int rank = group_->communicator.rank();
+  const int size = group_->communicator.size();
   const auto add_to = [&]<class E>(const FlatTensor<E>& sum) {
-    combine_in_rank_order(lane_->exec, sum, elements<E>(received, 0, own.size() * (size - 1)), own.size(), rank, size,
+    combine_in_rank_order(group_->exec, sum, elements<E>(received, 0, own.size() * (size - 1)), own.size(), rank, size,
                           ReduceOp::sum);
   };
   if (!wire_)
@@ -81,7 +81,7 @@ void WireValues<S>::unpack(const Bucket& bucket, IndexRange range) const {
   if constexpr (std::is_same_v<S, float>)
     if (wire_)
       with_wire_type(*wire_, [&]<class W>() {
-        convert<S, W>(lane_->exec, part(bucket, range),
+        convert<S, W>(group_->exec, part(bucket, range),
                       elements<W>(values_, range.begin - bucket.offset, range.size()));
       });
 }
@@ -89,8 +89,8 @@ void WireValues<S>::unpack(const Bucket& bucket, IndexRange range) const {
 template <class S>
 void WireValues<S>::store(const Bucket& bucket) const {
   if (!wire_)
-    return mpi(bucket).store(lane_->exec, place(bucket), bucket.size);
-  values_mpi_.store(lane_->exec, 0, bucket.size * element_bytes(wire_));
+    return mpi(bucket).store(group_->exec, place(bucket), bucket.size);
+  values_mpi_.store(group_->exec, 0, bucket.size * element_bytes(wire_));
   unpack(bucket, bucket.range());
 }
 
@@ -102,9 +102,9 @@ void WireValues<S>::accumulate(const Bucket& bucket, bool is_first) const {
   const FlatStorage<S>& storage = gradients_.storage;
   const FlatTensor<S> shard(storage.values().data() + storage.place(own.begin), own.size());
   if (is_first)
-    Kokkos::deep_copy(lane_->exec, shard, part(bucket, own));
+    Kokkos::deep_copy(group_->exec, shard, part(bucket, own));
   else
-    combine_in_rank_order(lane_->exec, shard, part(bucket, own), own.size(), 0, 2, ReduceOp::sum);
+    combine_in_rank_order(group_->exec, shard, part(bucket, own), own.size(), 0, 2, ReduceOp::sum);
 }
 
 template class WireValues<float>;

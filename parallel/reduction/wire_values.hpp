@@ -7,7 +7,7 @@
 
 #include "core/flat_storage.hpp"
 #include "parallel/collectives/mpi_buffer.hpp"
-#include "parallel/reduction/bucket_lane.hpp"
+#include "parallel/reduction/bucket_group.hpp"
 
 namespace espalier {
 
@@ -31,8 +31,8 @@ struct GradientArrays {
 template <class S>
 class WireValues {
  public:
-  /// For any bucket of the lane. @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
-  WireValues(const BucketLane& lane, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
+  /// For any bucket of the group. @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
+  WireValues(const BucketGroup& group, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
              const std::string& name);
 
   static Index element_bytes(std::optional<ScalarType> wire) {
@@ -61,7 +61,7 @@ class WireValues {
  private:
   void load(const Bucket& bucket, IndexRange range) const;
   void unpack(const Bucket& bucket, IndexRange range) const;
-  IndexRange own_slice(const Bucket& bucket) const { return bucket.slice(lane_->communicator.rank()); }
+  IndexRange own_slice(const Bucket& bucket) const { return bucket.slice(group_->communicator.rank()); }
   // The bucket lies in the buffer of its unit, or where all is held.
   const MpiBuffer<S>& mpi(const Bucket& bucket) const { return bucket.unit < 0 ? gradients_.held : gradients_.buffers; }
   Index place(const Bucket& bucket) const {
@@ -72,7 +72,7 @@ class WireValues {
     return FlatTensor<S>(array.data() + place(bucket) + range.begin - bucket.offset, range.size());
   }
 
-  const BucketLane* lane_;
+  const BucketGroup* group_;
   GradientArrays<S> gradients_;
   std::optional<ScalarType> wire_;
   Tensor<unsigned char, 1> values_;

@@ -12,13 +12,13 @@
 namespace espalier {
 
 /// The buckets that a communicator carries, and duplicates of it that carry nothing else.
-struct BucketLane {
+struct BucketGroup {
   /// Collective over `ranks`. Of `all_buckets`, which outlive it, those of group `its_key`.
   /// @param what is carried: for the communicator's name
-  /// @param work stream of the kernels, beside which the lane has its own on a device
+  /// @param work stream of the kernels, beside which the group has its own on a device
   /// @param to_gather_sums see gathers_sums
-  BucketLane(const Communicator& ranks, const std::string& what, const GroupKey& its_key,
-             const std::vector<Bucket>& all_buckets, const ExecSpace& work, bool to_gather_sums);
+  BucketGroup(const Communicator& ranks, const std::string& what, const GroupKey& its_key,
+              const std::vector<Bucket>& all_buckets, const ExecSpace& work, bool to_gather_sums);
 
   /// Ranks that cut differently would add unlike elements, or wait for ever. Collective.
   /// @throws Error (usage) where a rank has other buckets, or other values of `settings`

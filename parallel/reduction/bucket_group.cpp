@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/reduction/bucket_lane.hpp"
+#include "parallel/reduction/bucket_group.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 
 namespace espalier {
 
-BucketLane::BucketLane(const Communicator& ranks, const std::string& what, const GroupKey& its_key,
-                       const std::vector<Bucket>& all_buckets, const ExecSpace& work, bool to_gather_sums)
+BucketGroup::BucketGroup(const Communicator& ranks, const std::string& what, const GroupKey& its_key,
+                         const std::vector<Bucket>& all_buckets, const ExecSpace& work, bool to_gather_sums)
     : key(its_key), communicator(ranks.duplicate(ranks.name() + " " + what)), exec(work), gathers_sums(to_gather_sums) {
   communicator.open_device_link();
   if (communicator.device_link() != nullptr)
@@ -23,7 +23,7 @@ BucketLane::BucketLane(const Communicator& ranks, const std::string& what, const
       buckets.push_back(&bucket);
 }
 
-void BucketLane::require_same_buckets(const std::vector<Index>& settings) const {
+void BucketGroup::require_same_buckets(const std::vector<Index>& settings) const {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a, a number at a time
   const auto add = [&](Index value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u; };
   for (const Index value : settings)
@@ -48,7 +48,7 @@ void BucketLane::require_same_buckets(const std::vector<Index>& settings) const 
                    .todo = "start all ranks with one config and one binary"});
 }
 
-Traffic BucketLane::traffic() const {
+Traffic BucketGroup::traffic() const {
   const Traffic of_rounds = rounds ? rounds->traffic() : Traffic();
   return {communicator.traffic().bytes + of_rounds.bytes, communicator.traffic().messages + of_rounds.messages};
 }
