@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-[[noreturn]] void refuse(std::string_view word, std::string what, std::string wanted, std::string todo) {
+[[noreturn]] void refuse_transport(std::string_view word, std::string what, std::string wanted, std::string todo) {
   throw Error(ExitCode::usage, {.what = std::move(what),
                                 .where = "--transport, or ESPALIER_TRANSPORT",
                                 .got = fmt::format("\"{}\"", word),
@@ -36,31 +36,32 @@ const char* to_string(Transport transport) {
 Transport choose_transport(std::string_view word, const TransportFacts& facts) {
   const bool automatic = word.empty() || word == "auto";
   if (!automatic && word != "nccl" && word != "mpi-staged" && word != "mpi-gpu-aware")
-    refuse(word, "unknown transport", "auto, nccl, mpi-staged or mpi-gpu-aware", "leave it unset for auto");
+    refuse_transport(word, "unknown transport", "auto, nccl, mpi-staged or mpi-gpu-aware", "leave it unset for auto");
   if (facts.device_is_host) {
     if (!automatic)
-      refuse(word, "this Espalier computes in host memory: there is no choice of transport", "auto, or nothing",
-             "leave it unset");
+      refuse_transport(word, "this Espalier computes in host memory: there is no choice of transport",
+                       "auto, or nothing", "leave it unset");
     return Transport::host_memory;
   }
   if (word == "mpi-staged")
     return Transport::mpi_staged;
   if (word == "mpi-gpu-aware") {
     if (!facts.mpi_is_gpu_aware)
-      refuse(word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
-             "use mpi-staged or nccl; some libraries want a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
-             "MPICH_GPU_SUPPORT_ENABLED=1)");
+      refuse_transport(
+          word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
+          "use mpi-staged or nccl; some libraries want a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
+          "MPICH_GPU_SUPPORT_ENABLED=1)");
     return Transport::mpi_gpu_aware;
   }
   const bool possible = facts.has_nccl && facts.ranks_per_device == 1;
   if (automatic)
     return possible ? Transport::nccl : Transport::mpi_staged;
   if (!facts.has_nccl)
-    refuse(word, "this Espalier was built without NCCL", "auto, mpi-staged or mpi-gpu-aware",
-           "build it where nccl.h and libnccl are found, see docs/gpus.md");
+    refuse_transport(word, "this Espalier was built without NCCL", "auto, mpi-staged or mpi-gpu-aware",
+                     "build it where nccl.h and libnccl are found, see docs/gpus.md");
   if (!possible)
-    refuse(word, fmt::format("NCCL takes one rank per GPU, and {} ranks share one", facts.ranks_per_device),
-           "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank per GPU");
+    refuse_transport(word, fmt::format("NCCL takes one rank per GPU, and {} ranks share one", facts.ranks_per_device),
+                     "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank per GPU");
   return Transport::nccl;
 }
 

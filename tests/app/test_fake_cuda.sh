@@ -39,16 +39,14 @@ waits_once() {
 
 # ---- The mock itself ----
 found=0
-for program in misuse race_mistakes; do
-  exits 0 "$folder/$program" none
-  while read -r name text; do
-    code=97
-    [[ $name != touch ]] || code=139
-    expect $code "fake CUDA: " bash -c '"$0" "$1"; exit $?' "$folder/$program" "$name"
-    says "$text"
-    found=$((found + 1))
-  done < <("$folder/$program" list)
-done
+exits 0 "$folder/mistakes" none
+while read -r name text; do
+  code=97
+  [[ $name != touch ]] || code=139
+  expect $code "fake CUDA: " bash -c '"$0" "$1"; exit $?' "$folder/mistakes" "$name"
+  says "$text"
+  found=$((found + 1))
+done < <("$folder/mistakes" list)
 stage "it finds $found injected mistakes"
 
 # ---- One rank ----

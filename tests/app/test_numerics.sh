@@ -32,7 +32,7 @@ wait
 losses() { sed -E 's/.*"loss":([^,]*),.*/\1/' "$1/metrics.jsonl"; }
 # compare NAME STEPS: the largest distance of a window's means, over the allowed one.
 compare() {
-  paste <(losses fp32) <(losses fp32_2) <(losses fp32_3) <(losses "$1") | head -n "$2" | awk -v name="$1" -v steps="$2" '
+  paste <(losses fp32) <(losses fp32_2) <(losses fp32_3) <(losses "$1") | sed -n "1,$2p" | awk -v name="$1" -v steps="$2" '
     { for (i = 1; i <= 4; ++i) sum[i] += $i }
     NR % 20 == 0 {
       largest = smallest = sum[1]

@@ -24,7 +24,6 @@ VERSIONS
 launcher=; ! command -v ccache >/dev/null || launcher=ccache
 objects=() failed=
 for source in "$here"/*.cpp; do
-  [[ $source != */misuse.cpp ]] || continue
   object=$folder/$(basename "$source" .cpp).o
   objects+=("$object")
   (cd "$here/../../.." && $launcher "${CXX:-g++}" -std=c++20 -O2 -g1 -Wall -Wextra -Wshadow -Werror -fPIC -I. -isystem "$include" \
@@ -37,9 +36,8 @@ while (($(jobs -rp | wc -l))); do wait -n || failed=yes; done
 for name in "$cudart" "$cublaslt" libnccl.so.2 libcudnn.so.9 libcuda.so.1; do
   ln -sf libfake_cuda.so "$folder/$name"
 done
-# Programs that look at the mock: it finds misuse, and races.
-"${CXX:-g++}" -std=c++20 -isystem "$include" "$here/misuse.cpp" -o "$folder/misuse" "$(realpath "$folder")/libfake_cuda.so" -pthread
-nvcc -std=c++20 -arch=sm_80 --no-compress -cudart shared -ccbin "${CXX:-g++}" "$here/race_mistakes.cu" -o "$folder/race_mistakes"
+# The program that looks at the mock itself.
+nvcc -std=c++20 -arch=sm_80 --no-compress -cudart shared -ccbin "${CXX:-g++}" "$here/mistakes.cu" -o "$folder/mistakes"
 
 symbols() { nm -D "$@" | awk '{print $NF}' | sed 's/@.*//' | grep -E '^(__cuda|cuda[A-Z]|cu[A-Z]|cublas|nccl|cudnn)' | sort -u; }
 for program; do

@@ -5,40 +5,19 @@
 #include <map>
 #include <set>
 
-#include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/handles.hpp"
 #include "tests/support/fake_cuda/races.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {
 
-struct GraphExec {
-  std::vector<std::shared_ptr<Node>> nodes;
-  bool destroyed = false;
-};
-
-struct Captures {
-  std::vector<std::shared_ptr<Capture>> active;
-  std::map<cudaGraph_t, std::shared_ptr<Graph>> graphs;
-  std::map<cudaGraphExec_t, std::shared_ptr<GraphExec>> execs;
-};
-
-Captures& captures() {
-  static Captures& state = *new Captures;
-  return state;
-}
+// Not destroyed before the end of the process is told.
+auto& active = *new std::vector<std::shared_ptr<Capture>>;
+auto& graphs = *new Handles<cudaGraph_t, Nodes>("graph");
+auto& execs = *new Handles<cudaGraphExec_t, Nodes>("executable graph");
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
-
-template <class Objects, class Handle>
-auto object_of(Objects& objects, Handle handle, const char* what) {
-  const auto found = objects.find(handle);
-  if (found == objects.end() || found->second->destroyed) {
-    misuse(std::string(what) + (found == objects.end() ? " with a handle that is none" : " of one that was destroyed"));
-    return decltype(found->second)();
-  }
-  return found->second;
-}
 
 // All that must be done before what ends in `tail`.
 std::set<const Node*> ancestors(const std::vector<const Node*>& tail) {
@@ -53,9 +32,9 @@ std::set<const Node*> ancestors(const std::vector<const Node*>& tail) {
   return all;
 }
 
-std::string unjoined_node(const Capture& capture, const std::vector<const Node*>& tail) {
+std::string unjoined_node(const Nodes& nodes, const std::vector<const Node*>& tail) {
   const std::set<const Node*> joined = ancestors(tail);
-  for (const auto& node : capture.graph->nodes)
+  for (const auto& node : nodes)
     if (joined.count(node.get()) == 0)
       return node->what;
   return {};
@@ -63,8 +42,8 @@ std::string unjoined_node(const Capture& capture, const std::vector<const Node*>
 
 using Actors = std::vector<std::shared_ptr<const Actor>>;
 
-Work work_of(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Actors>& actors) {
-  return [exec, actors, next = std::size_t{0}, nodes = exec->nodes]() mutable {
+Work work_of(const Nodes& nodes, const std::shared_ptr<Actors>& actors) {
+  return [nodes, actors, next = std::size_t{0}]() mutable {
     for (; next < nodes.size(); ++next) {
       if (!nodes[next]->work)
         continue;
@@ -78,7 +57,7 @@ Work work_of(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Actor
 
 // Each node of a launch comes after those that the graph says, and after what the stream has waited for. What one
 // stream captured is of one line; what the first did is of that of the launching stream.
-Actors actors_of(const std::vector<std::shared_ptr<Node>>& nodes, Stream& stream) {
+Actors actors_of(const Nodes& nodes, Stream& stream) {
   Actors actors;
   std::map<const Stream*, std::size_t> branches;
   std::map<const Node*, const Actor*> known;
@@ -104,32 +83,28 @@ Actors actors_of(const std::vector<std::shared_ptr<Node>>& nodes, Stream& stream
 
 }  // namespace
 
-void invalidate(Capture& capture) { capture.invalidated = true; }
+void break_off(Capture& capture, cudaError_t status, const std::string& text) {
+  capture.invalidated = true;
+  refuse(status, text);
+}
 
-cudaError_t unsafe_call(const std::string& call) {
+void refuse_if_captured(const std::string& call) {
   if (thread_mode == cudaStreamCaptureModeRelaxed)
-    return cudaSuccess;
-  for (const auto& capture : captures().active) {
+    return;
+  for (const auto& capture : active) {
     const bool own = capture->thread == std::this_thread::get_id() && capture->mode != cudaStreamCaptureModeRelaxed;
     const bool others = capture->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
-    if (!own && !others)
-      continue;
-    invalidate(*capture);
-    return refuse(cudaErrorStreamCaptureUnsupported,
-                  call + " while " + capture->origin->name + " is captured" + (own ? "" : " by another thread"));
+    if (own || others)
+      break_off(*capture, cudaErrorStreamCaptureUnsupported,
+                call + " while " + capture->origin->name + " is captured" + (own ? "" : " by another thread"));
   }
-  return cudaSuccess;
 }
 
 void tell_leaked_graphs() {
-  for (const auto& capture : captures().active)
+  for (const auto& capture : active)
     misuse("the capture of " + capture->origin->name + " was never ended");
-  for (const auto& [handle, graph] : captures().graphs)
-    if (!graph->destroyed)
-      misuse("a graph of " + std::to_string(graph->nodes.size()) + " nodes was never destroyed");
-  for (const auto& [handle, exec] : captures().execs)
-    if (!exec->destroyed)
-      misuse("an executable graph of " + std::to_string(exec->nodes.size()) + " nodes was never destroyed");
+  graphs.tell_leaked();
+  execs.tell_leaked();
 }
 
 }  // namespace fake_cuda
@@ -144,133 +119,101 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-  const Lock lock = lock_all();
-  Stream* const stream = stream_of(handle, "cudaStreamBeginCapture");
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
-  if (handle == nullptr || handle == cudaStreamLegacy)
-    return refuse(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture of the legacy stream");
-  if (stream->capture)
-    return refuse(cudaErrorIllegalState, "cudaStreamBeginCapture of " + stream->name + ", which is captured");
-  auto capture = std::make_shared<Capture>();
-  capture->id = ++counts().captures;
-  capture->origin = stream;
-  capture->mode = mode;
-  capture->thread = std::this_thread::get_id();
-  capture->graph = std::make_shared<Graph>();
-  stream->capture = capture;
-  stream->tail.clear();
-  captures().active.push_back(capture);
-  return cudaSuccess;
+  return call([&] {
+    Stream& stream = stream_of(handle, "cudaStreamBeginCapture");
+    if (is_legacy(handle))
+      refuse(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture of the legacy stream");
+    if (stream.capture)
+      refuse(cudaErrorIllegalState, "cudaStreamBeginCapture of " + stream.name + ", which is captured");
+    static unsigned long long id = 0;
+    stream.capture = std::make_shared<Capture>(
+        Capture{.id = ++id, .origin = &stream, .mode = mode, .thread = std::this_thread::get_id()});
+    stream.tail.clear();
+    active.push_back(stream.capture);
+  });
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
-  const Lock lock = lock_all();
-  *graph = nullptr;
-  Stream* const stream = stream_of(handle, "cudaStreamEndCapture");
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
-  if (!stream->capture)
-    return refuse(cudaErrorIllegalState, "cudaStreamEndCapture of " + stream->name + ", which is not captured");
-  const std::shared_ptr<Capture> capture = stream->capture;
-  if (capture->origin != stream) {
-    invalidate(*capture);
-    return refuse(cudaErrorStreamCaptureUnmatched, "cudaStreamEndCapture of " + stream->name + " for a capture that " +
-                                                       capture->origin->name + " began");
-  }
-  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
-    return refuse(cudaErrorStreamCaptureWrongThread, "cudaStreamEndCapture in another thread than the beginning");
-  const std::string unjoined = unjoined_node(*capture, stream->tail);
-  capture->ended = true;
-  end_capture_of_streams(*capture);
-  std::erase(captures().active, capture);
-  if (capture->invalidated)
-    return answer(cudaErrorStreamCaptureInvalidated);
-  if (!unjoined.empty())
-    return refuse(cudaErrorStreamCaptureUnjoined,
-                  "cudaStreamEndCapture of " + stream->name + ", which did not wait for another's " + unjoined);
-  *graph = reinterpret_cast<cudaGraph_t>(capture->graph.get());
-  captures().graphs[*graph] = capture->graph;
-  return cudaSuccess;
+  return call([&] {
+    *graph = nullptr;
+    Stream& stream = stream_of(handle, "cudaStreamEndCapture");
+    const std::string what = "cudaStreamEndCapture of " + stream.name;
+    if (!stream.capture)
+      refuse(cudaErrorIllegalState, what + ", which is not captured");
+    const std::shared_ptr<Capture> capture = stream.capture;
+    if (capture->origin != &stream)
+      break_off(*capture, cudaErrorStreamCaptureUnmatched,
+                what + " for a capture that " + capture->origin->name + " began");
+    if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
+      refuse(cudaErrorStreamCaptureWrongThread, what + " in another thread than the beginning");
+    const std::string unjoined = unjoined_node(capture->nodes, stream.tail);
+    capture->ended = true;
+    end_capture_of_streams(*capture);
+    std::erase(active, capture);
+    if (capture->invalidated)
+      throw Refusal{cudaErrorStreamCaptureInvalidated};
+    if (!unjoined.empty())
+      refuse(cudaErrorStreamCaptureUnjoined, what + ", which did not wait for another's " + unjoined);
+    *graph = graphs.add(std::make_shared<Nodes>(capture->nodes),
+                        "a graph of " + std::to_string(capture->nodes.size()) + " nodes");
+  });
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  const Lock lock = lock_all();
-  const Stream* const stream = stream_of(handle, "cudaStreamIsCapturing");
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
-  *status = !stream->capture               ? cudaStreamCaptureStatusNone
-            : stream->capture->invalidated ? cudaStreamCaptureStatusInvalidated
-                                           : cudaStreamCaptureStatusActive;
-  return cudaSuccess;
+  return call([&] {
+    const Stream& stream = stream_of(handle, "cudaStreamIsCapturing");
+    *status = !stream.capture               ? cudaStreamCaptureStatusNone
+              : stream.capture->invalidated ? cudaStreamCaptureStatusInvalidated
+                                            : cudaStreamCaptureStatusActive;
+  });
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
                                      cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
                                      size_t* num_nodes) {
-  if (graph != nullptr || nodes != nullptr || edges != nullptr || num_nodes != nullptr)
-    misuse("cudaStreamGetCaptureInfo: the mock tells no nodes");
   const cudaError_t answered = cudaStreamIsCapturing(handle, status);
-  const Lock lock = lock_all();
-  if (answered == cudaSuccess && id != nullptr && *status != cudaStreamCaptureStatusNone)
-    *id = stream_of(handle, "cudaStreamGetCaptureInfo")->capture->id;
-  return answered;
+  return answered != cudaSuccess ? answered : call([&] {
+    if (graph != nullptr || nodes != nullptr || edges != nullptr || num_nodes != nullptr)
+      misuse("cudaStreamGetCaptureInfo: the mock tells no nodes");
+    if (id != nullptr && *status != cudaStreamCaptureStatusNone)
+      *id = stream_of(handle, "cudaStreamGetCaptureInfo").capture->id;
+  });
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* number) {
-  const Lock lock = lock_all();
-  const auto graph = object_of(captures().graphs, handle, "cudaGraphGetNodes");
-  if (!graph)
-    return answer(cudaErrorInvalidValue);
-  if (nodes != nullptr)
-    for (std::size_t i = 0; i < std::min(*number, graph->nodes.size()); ++i)
-      nodes[i] = reinterpret_cast<cudaGraphNode_t>(graph->nodes[i].get());
-  *number = graph->nodes.size();
-  return cudaSuccess;
+  return call([&] {
+    const Nodes& all = graphs.find(handle, "cudaGraphGetNodes");
+    if (nodes != nullptr)
+      for (std::size_t i = 0; i < std::min(*number, all.size()); ++i)
+        nodes[i] = reinterpret_cast<cudaGraphNode_t>(all[i].get());
+    *number = all.size();
+  });
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* handle, cudaGraph_t graph_handle, unsigned long long) {
-  const Lock lock = lock_all();
-  const auto graph = object_of(captures().graphs, graph_handle, "cudaGraphInstantiate");
-  if (!graph)
-    return answer(cudaErrorInvalidValue);
-  const auto exec = std::make_shared<GraphExec>();
-  exec->nodes = graph->nodes;
-  *handle = reinterpret_cast<cudaGraphExec_t>(exec.get());
-  captures().execs[*handle] = exec;
-  ++counts().graph_instantiations;
-  return cudaSuccess;
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* handle, cudaGraph_t graph, unsigned long long) {
+  return call([&] {
+    const auto nodes = std::make_shared<Nodes>(graphs.find(graph, "cudaGraphInstantiate"));
+    *handle = execs.add(nodes, "an executable graph of " + std::to_string(nodes->size()) + " nodes");
+  });
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {
-  const Lock lock = lock_all();
-  const auto exec = object_of(captures().execs, handle, "cudaGraphLaunch");
-  if (!exec)
-    return answer(cudaErrorInvalidValue);
-  ++counts().graph_launches;
-  const auto actors = std::make_shared<Actors>(exec->nodes.size());
-  const cudaError_t queued = enqueue(stream_handle, "cudaGraphLaunch", work_of(exec, actors));
-  Stream* const stream = queued == cudaSuccess ? stream_of(stream_handle, "cudaGraphLaunch") : nullptr;
-  if (stream != nullptr && !is_captured(*stream))
-    *actors = actors_of(exec->nodes, *stream);
-  return queued;
+  return call([&] {
+    const Nodes& nodes = execs.find(handle, "cudaGraphLaunch");
+    Stream& stream = stream_of(stream_handle, "cudaGraphLaunch");
+    count("graph_launches");
+    const auto actors = std::make_shared<Actors>(nodes.size());
+    enqueue(stream, "cudaGraphLaunch", work_of(nodes, actors));
+    if (!stream.capture)
+      *actors = actors_of(nodes, stream);
+  });
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
-  const Lock lock = lock_all();
-  const auto graph = object_of(captures().graphs, handle, "cudaGraphDestroy");
-  if (!graph)
-    return answer(cudaErrorInvalidValue);
-  graph->destroyed = true;
-  return cudaSuccess;
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return call([&] { graphs.destroy(graph, "cudaGraphDestroy"); });
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
-  const Lock lock = lock_all();
-  const auto exec = object_of(captures().execs, handle, "cudaGraphExecDestroy");
-  if (!exec)
-    return answer(cudaErrorInvalidValue);
-  exec->destroyed = true;
-  return cudaSuccess;
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return call([&] { execs.destroy(exec, "cudaGraphExecDestroy"); });
 }
 
 }  // extern "C"

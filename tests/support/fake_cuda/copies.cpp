@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/report.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
@@ -19,12 +19,11 @@ std::size_t hash_of(const char* data, std::size_t bytes) { return std::hash<std:
 
 bool is_on_host(Where where) { return where == Where::pageable || where == Where::pinned; }
 
-cudaError_t check_kind(cudaMemcpyKind kind, const Place& to, const Place& from, const std::string& what) {
+void check_kind(cudaMemcpyKind kind, const Place& to, const Place& from, const std::string& what) {
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (kind == cudaMemcpyDefault || (to_device != is_on_host(to.where) && from_device != is_on_host(from.where)))
-    return cudaSuccess;
-  return refuse(cudaErrorInvalidMemcpyDirection, what + " in another direction than its addresses say");
+  if (kind != cudaMemcpyDefault && (to_device == is_on_host(to.where) || from_device == is_on_host(from.where)))
+    refuse(cudaErrorInvalidMemcpyDirection, what + " in another direction than its addresses say");
 }
 
 struct Copy {
@@ -64,48 +63,37 @@ Work checked_work(const Copy& copy, const Place& to, const Place& from, HostRang
   return [copy] { return perform(copy); };
 }
 
-cudaError_t copy_later(Lock& lock, const Copy& copy, cudaMemcpyKind kind, cudaStream_t handle) {
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
+void copy_later(Lock& lock, const Copy& copy, cudaMemcpyKind kind, cudaStream_t handle) {
+  Stream& stream = stream_of(handle, copy.what);
   if (copy.bytes == 0)
-    return cudaSuccess;
-  Stream* const stream = stream_of(handle, copy.what);
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
+    return;
   const Place to = place_of(copy.to, copy.bytes, copy.what);
   const Place from = place_of(copy.from, copy.bytes, copy.what);
   if (!to.valid || !from.valid)
-    return answer(cudaErrorInvalidValue);
-  if (const cudaError_t fits = check_kind(kind, to, from, copy.what); fits != cudaSuccess)
-    return fits;
-  ++counts().copies;
-  if (is_captured(*stream)) {
-    if (to.where == Where::pageable || from.where == Where::pageable)
-      misuse(copy.what + " of pageable memory in a capture: each launch of the graph would use that address again");
-    return enqueue(*stream, copy.what, [copy] { return perform(copy); });
-  }
-  if (to.where != Where::pageable && from.where != Where::pageable) {
+    throw Refusal{cudaErrorInvalidValue};
+  check_kind(kind, to, from, copy.what);
+  const bool is_pageable = to.where == Where::pageable || from.where == Where::pageable;
+  if (stream.capture && is_pageable)
+    misuse(copy.what + " of pageable memory in a capture: each launch of the graph would use that address again");
+  if (!stream.capture && !is_pageable) {
     HostRange host;
     Work work = checked_work(copy, to, from, host);
-    return enqueue(*stream, copy.what, std::move(work), host);
+    return enqueue(stream, copy.what, std::move(work), host);
   }
+  enqueue(stream, copy.what, [copy] { return perform(copy); });
+  if (stream.capture)
+    return;
   // CUDA may wait for it, or may not: the memory of the host is as if it did, but for others it orders nothing.
-  ++counts().blocking_copies;
-  const cudaError_t queued = enqueue(*stream, copy.what, [copy] { return perform(copy); });
-  if (queued == cudaSuccess)
-    finish(lock, *stream, stream->queued);
-  return queued;
+  count("blocking_copies");
+  finish(lock, stream, stream.queued);
 }
 
-cudaError_t set_later(void* address, int value, std::size_t bytes, cudaStream_t stream, const std::string& what) {
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
+void set_later(void* address, int value, std::size_t bytes, cudaStream_t stream, const std::string& what) {
   if (bytes == 0)
-    return cudaSuccess;
+    return;
   if (!is_on_device(address, bytes, what))
-    return answer(cudaErrorInvalidValue);
-  ++counts().memsets;
-  return enqueue(stream, what, [=] {
+    throw Refusal{cudaErrorInvalidValue};
+  enqueue(stream_of(stream, what), what, [=] {
     const Place place = place_of(address, bytes, what);
     if (place.valid) {
       note_write(address, bytes);
@@ -117,11 +105,11 @@ cudaError_t set_later(void* address, int value, std::size_t bytes, cudaStream_t 
 
 // cudaMemcpy and cudaMemset are in the legacy stream. The first waits, but not for a copy within the device, and from
 // pageable memory it returns when that was read: see "API synchronization behavior" of the CUDA runtime.
-cudaError_t copy_now(Lock& lock, const Copy& copy, cudaMemcpyKind kind) {
-  Stream& legacy = *stream_of(nullptr, "");
-  const cudaError_t queued = copy_later(lock, copy, kind, nullptr);
-  if (queued != cudaSuccess || copy.bytes == 0)
-    return queued;
+void copy_now(Lock& lock, const Copy& copy, cudaMemcpyKind kind) {
+  Stream& legacy = stream_of(nullptr, copy.what);
+  copy_later(lock, copy, kind, nullptr);
+  if (copy.bytes == 0)
+    return;
   const bool to_host = is_on_host(place_of(copy.to, copy.bytes, copy.what).where);
   const Where from = place_of(copy.from, copy.bytes, copy.what).where;
   if (to_host || from == Where::pinned)
@@ -129,7 +117,6 @@ cudaError_t copy_now(Lock& lock, const Copy& copy, cudaMemcpyKind kind) {
   else if (from == Where::pageable)
     host_clock().join(legacy.line.before());
   finish(lock, legacy, legacy.queued);
-  return cudaSuccess;
 }
 
 }  // namespace
@@ -140,34 +127,24 @@ using namespace fake_cuda;
 extern "C" {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  Lock lock = lock_all();
-  if (const cudaError_t allowed = unsafe_call("cudaMemcpy"); allowed != cudaSuccess)
-    return allowed;
-  ++counts().blocking_copies;
-  return copy_now(lock, {to, from, bytes, "cudaMemcpy"}, kind);
+  return call([&](Lock& lock) {
+    refuse_if_captured("cudaMemcpy");
+    count("blocking_copies");
+    copy_now(lock, {to, from, bytes, "cudaMemcpy"}, kind);
+  });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  Lock lock = lock_all();
-  return copy_later(lock, {to, from, bytes, "cudaMemcpyAsync"}, kind, stream);
+  return call([&](Lock& lock) { copy_later(lock, {to, from, bytes, "cudaMemcpyAsync"}, kind, stream); });
 }
 
 cudaError_t cudaMemset(void* address, int value, size_t bytes) {
-  Lock lock = lock_all();
-  if (const cudaError_t allowed = unsafe_call("cudaMemset"); allowed != cudaSuccess)
-    return allowed;
-  return set_later(address, value, bytes, nullptr, "cudaMemset");
+  return call([&] {
+    refuse_if_captured("cudaMemset");
+    set_later(address, value, bytes, nullptr, "cudaMemset");
+  });
 }
 cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
-  const Lock lock = lock_all();
-  return set_later(address, value, bytes, stream, "cudaMemsetAsync");
-}
-
-// No kernel runs that would read it.
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, size_t offset, cudaMemcpyKind) {
-  const Lock lock = lock_all();
-  if (const cudaError_t allowed = unsafe_call("cudaMemcpyToSymbol"); allowed != cudaSuccess)
-    return allowed;
-  return is_symbol(symbol, offset + bytes, "cudaMemcpyToSymbol") ? cudaSuccess : answer(cudaErrorInvalidSymbol);
+  return call([&] { set_later(address, value, bytes, stream, "cudaMemsetAsync"); });
 }
 
 }  // extern "C"

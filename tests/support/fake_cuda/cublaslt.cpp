@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/fake_cuda/handles.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/races.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
@@ -24,22 +25,25 @@ struct Layout {
   std::int64_t stride;  // of a column
 };
 
-struct Description {
-  cublasComputeType_t compute;
-  cudaDataType scale;
-  std::map<int, std::uint64_t> attributes;
-  std::uint64_t get(cublasLtMatmulDescAttributes_t attribute) const {
-    const auto found = attributes.find(attribute);
-    return found == attributes.end() ? 0 : found->second;
+// Of a description, or of a preference: by their numbers.
+struct Attributes {
+  std::map<int, std::uint64_t> values = {};
+  std::uint64_t get(int attribute, std::uint64_t otherwise = 0) const {
+    const auto found = values.find(attribute);
+    return found == values.end() ? otherwise : found->second;
+  }
+  void set(int attribute, const void* value, std::size_t bytes, std::size_t wanted) {
+    if (bytes != wanted)
+      refuse(cudaErrorInvalidValue, "cuBLASLt: attribute " + std::to_string(attribute) + " is set with " +
+                                        std::to_string(bytes) + " bytes, it has " + std::to_string(wanted));
+    std::memcpy(&values[attribute], value, bytes);
   }
 };
 
-struct Preference {
-  std::map<int, std::uint64_t> attributes;
-  std::uint64_t get(cublasLtMatmulPreferenceAttributes_t attribute, std::uint64_t otherwise) const {
-    const auto found = attributes.find(attribute);
-    return found == attributes.end() ? otherwise : found->second;
-  }
+struct Description : Attributes {
+  cublasComputeType_t compute;
+  cudaDataType scale;
+  Description(cublasComputeType_t c, cudaDataType s) : compute(c), scale(s) {}
 };
 
 // What a proposal was made for; stored in the opaque bytes of an algorithm.
@@ -52,62 +56,28 @@ struct Algorithm {
 constexpr std::uint64_t algorithm_magic = 0x0A16000000000001;
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-std::map<const void*, std::string>& objects() {
-  static auto& all = *new std::map<const void*, std::string>;
-  return all;
-}
+// Not destroyed before the end of the process is told.
+auto& libraries = *new Handles<cublasLtHandle_t, char>("handle of cuBLASLt");
+auto& layouts = *new Handles<cublasLtMatrixLayout_t, Layout>("layout");
+auto& descriptions = *new Handles<cublasLtMatmulDesc_t, Description>("description");
+auto& preferences = *new Handles<cublasLtMatmulPreference_t, Attributes>("preference");
 
-template <class Object, class Handle>
-Object* object_of(Handle handle, const std::string& kind) {
-  const auto found = objects().find(handle);
-  if (found != objects().end() && found->second == kind)
-    return reinterpret_cast<Object*>(handle);
-  misuse("cuBLASLt is handed something that is no " + kind + " or was destroyed");
-  return nullptr;
-}
-
-// What a product is described by; null pointers where a handle is wrong.
-struct Described {
-  const Description* description;
-  const Layout *a, *b, *c, *result;
-  bool is_complete() const { return description && a && b && c && result; }
+// What a product is described by.
+struct Product {
+  const Description& description;
+  const Layout &a, &b, &c, &result;
+  Product(cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
+          cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle, const std::string& what)
+      : description(descriptions.find(of, what)),
+        a(layouts.find(a_handle, what)),
+        b(layouts.find(b_handle, what)),
+        c(layouts.find(c_handle, what)),
+        result(layouts.find(result_handle, what)) {}
 };
-Described operands_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t result) {
-  return {object_of<Description>(description, "description"), object_of<Layout>(a, "layout"),
-          object_of<Layout>(b, "layout"), object_of<Layout>(c, "layout"), object_of<Layout>(result, "layout")};
-}
 
-template <class Handle, class Object>
-cublasStatus_t create(Handle* handle, Object object, const std::string& kind) {
-  const Lock lock = lock_all();
-  *handle = reinterpret_cast<Handle>(new Object(std::move(object)));
-  objects()[*handle] = kind;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-template <class Object, class Handle>
-cublasStatus_t destroy(Handle handle, const std::string& kind) {
-  const Lock lock = lock_all();
-  Object* const object = object_of<Object>(handle, kind);
-  if (object == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  objects().erase(handle);
-  delete object;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t set(std::map<int, std::uint64_t>& attributes, int attribute, const void* value, std::size_t bytes,
-                   std::size_t wanted) {
-  if (bytes != wanted) {
-    misuse("cuBLASLt: attribute " + std::to_string(attribute) + " is set with " + std::to_string(bytes) +
-           " bytes, it has " + std::to_string(wanted));
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  std::uint64_t stored = 0;
-  std::memcpy(&stored, value, bytes);
-  attributes[attribute] = stored;
-  return CUBLAS_STATUS_SUCCESS;
+template <class F>
+cublasStatus_t cublas_call(const F& f) {
+  return library_call(CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE, f);
 }
 
 std::size_t size_of(cudaDataType type) {
@@ -120,17 +90,13 @@ std::string text_of(const Layout& l) {
   return "(" + std::to_string(l.rows) + ", " + std::to_string(l.cols) + ") of stride " + std::to_string(l.stride);
 }
 
-bool has_bias(std::uint64_t epilogue) { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
-bool has_bias_gradient(std::uint64_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
-}
 bool has_second_matrix(std::uint64_t epilogue) { return (epilogue & 128) != 0; }
 
 // What is wrong with a product whatever its addresses are.
-std::string problem_of(const Description& d, const Layout& a, const Layout& b, const Layout& c, const Layout& result) {
+std::string problem_of(const Product& product) {
+  const auto& [d, a, b, c, result] = product;
   const bool ta = d.get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N,
              tb = d.get(CUBLASLT_MATMUL_DESC_TRANSB) != CUBLAS_OP_N;
-  const auto epilogue = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
   const auto rows = ta ? a.cols : a.rows, inner = ta ? a.rows : a.cols;
   const auto inner_b = tb ? b.cols : b.rows, cols = tb ? b.rows : b.cols;
   for (const Layout* layout : {&a, &b, &c, &result})
@@ -145,31 +111,25 @@ std::string problem_of(const Description& d, const Layout& a, const Layout& b, c
   if (is_double != (d.scale == CUDA_R_64F) || is_double != (d.compute == CUBLAS_COMPUTE_64F) ||
       is_double != (result.type == CUDA_R_64F))
     return "types that do not fit the arithmetic";
-  constexpr std::uint64_t known[] = {0,
-                                     CUBLASLT_EPILOGUE_DEFAULT,
-                                     CUBLASLT_EPILOGUE_BIAS,
-                                     CUBLASLT_EPILOGUE_GELU_AUX,
-                                     CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-                                     CUBLASLT_EPILOGUE_DGELU,
-                                     CUBLASLT_EPILOGUE_BGRADA,
-                                     CUBLASLT_EPILOGUE_BGRADB};
-  if (std::find(std::begin(known), std::end(known), epilogue) == std::end(known))
-    return "epilogue " + std::to_string(epilogue) + ", which the mock does not know";
-  if (has_second_matrix(epilogue)) {
-    const auto stride = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
-    if (stride < rows || stride % 8 != 0)
-      return "a second matrix of stride " + std::to_string(stride);
+  switch (const auto epilogue = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT)) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_BGRADB: return {};
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU: break;
+    default: return "epilogue " + std::to_string(epilogue) + ", which the mock does not know";
   }
-  return {};
+  const auto stride = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
+  return stride >= rows && stride % 8 == 0 ? "" : "a second matrix of stride " + std::to_string(stride);
 }
 
-std::uint64_t hash_of(const Described& of) {
-  const Description& d = *of.description;
-  std::string text = std::to_string(d.compute) + " " + std::to_string(d.get(CUBLASLT_MATMUL_DESC_TRANSA)) + " " +
-                     std::to_string(d.get(CUBLASLT_MATMUL_DESC_TRANSB)) + " " +
-                     std::to_string(d.get(CUBLASLT_MATMUL_DESC_EPILOGUE)) + " " +
-                     std::to_string(d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
-  for (const Layout* layout : {of.a, of.b, of.c, of.result})
+std::uint64_t hash_of(const Product& product) {
+  const Description& d = product.description;
+  std::string text = std::to_string(d.compute);
+  for (const int attribute : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                              CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD})
+    text += " " + std::to_string(d.get(attribute));
+  for (const Layout* layout : {&product.a, &product.b, &product.c, &product.result})
     text += " " + text_of(*layout) + " " + std::to_string(layout->type);
   return std::hash<std::string>()(text);
 }
@@ -185,13 +145,12 @@ struct Operand {
 
 bool are_on_device(const std::vector<Operand>& operands, const std::string& what) {
   bool valid = true;
-  for (const auto& [name, data, layout, alignment, is_written] : operands)
-    if (!is_on_device(data, bytes_of(layout), what + ": " + name)) {
-      valid = false;
-    } else if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+  for (const auto& [name, data, layout, alignment, is_written] : operands) {
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+    if (!is_aligned)
       misuse(what + ": " + name + " is not aligned to the " + std::to_string(alignment) + " bytes promised");
-      valid = false;
-    }
+    valid &= is_aligned && is_on_device(data, bytes_of(layout), what + ": " + name);
+  }
   return valid;
 }
 
@@ -205,11 +164,54 @@ void note(const Operand& operand) {
         (is_one_piece ? rows * cols : rows) * size_of(type));
 }
 
+Algorithm read(const cublasLtMatmulAlgo_t& opaque) {
+  Algorithm algorithm;
+  std::memcpy(&algorithm, &opaque, sizeof algorithm);
+  return algorithm;
+}
+
+bool fits(const Algorithm& algorithm, const Product& product) {
+  return algorithm.magic == algorithm_magic && algorithm.problem == hash_of(product);
+}
+
+// All that a product reads or writes.
+std::vector<Operand> operands_of(const Product& product, const Algorithm& algorithm, const void* a_data,
+                                 const void* b_data, const void* c_data, void* result_data, void* workspace,
+                                 std::size_t workspace_bytes) {
+  const auto& [d, a, b, c, result] = product;
+  const auto pointer = [&d = d](int attribute) { return reinterpret_cast<const void*>(d.get(attribute)); };
+  const auto epilogue = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
+  const std::uint64_t one = size_of(result.type);
+  const auto vector = [type = result.type](std::uint64_t length) {
+    return Layout{type, length, 1, static_cast<std::int64_t>(length)};
+  };
+  std::vector<Operand> operands{{"A", a_data, a, algorithm.alignments[0]},
+                                {"B", b_data, b, algorithm.alignments[1]},
+                                {"the result", result_data, result, algorithm.alignments[3], true}};
+  if (workspace_bytes > 0)
+    operands.push_back({"the workspace", workspace, vector(workspace_bytes / one), 256, true});
+  if (c_data != nullptr)
+    operands.push_back({"C", c_data, c, algorithm.alignments[2]});
+  if (epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+    operands.push_back({"the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), vector(result.rows), one});
+  if (epilogue == CUBLASLT_EPILOGUE_BGRADB)
+    operands.push_back(
+        {"the gradient of the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), vector(result.cols), one, true});
+  if (has_second_matrix(epilogue))
+    operands.push_back({"the second matrix", pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER),
+                        Layout{result.type, result.rows, result.cols,
+                               static_cast<std::int64_t>(d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD))},
+                        16, epilogue != CUBLASLT_EPILOGUE_DGELU});
+  return operands;
+}
+
 }  // namespace
 
 void tell_leaked_products() {
-  for (const auto& [handle, kind] : objects())
-    misuse("cuBLASLt: a " + kind + " was never destroyed");
+  libraries.tell_leaked();
+  layouts.tell_leaked();
+  descriptions.tell_leaked();
+  preferences.tell_leaked();
 }
 
 }  // namespace fake_cuda
@@ -220,161 +222,136 @@ extern "C" {
 
 size_t cublasLtGetVersion() { return 130000; }
 const char* cublasLtGetStatusString(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_SUCCESS         ? "success"
-         : status == CUBLAS_STATUS_NOT_SUPPORTED ? "the operation is not supported"
-         : status == CUBLAS_STATUS_INVALID_VALUE ? "an invalid value"
-                                                 : "an error of the mock";
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "the operation is not supported" : "an error of the mock";
 }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, 0, "handle"); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy<int>(handle, "handle"); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return cublas_call([&] { *handle = libraries.add(std::make_shared<char>(), "a handle of cuBLASLt"); });
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return cublas_call([&] { libraries.destroy(handle, "cublasLtDestroy"); });
+}
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t stride) {
-  return create(handle, Layout{type, rows, cols, stride}, "layout");
+  return cublas_call([&] {
+    *handle = layouts.add(std::make_shared<Layout>(Layout{type, rows, cols, stride}), "a layout of cuBLASLt");
+  });
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t handle) {
-  return destroy<Layout>(handle, "layout");
+  return cublas_call([&] { layouts.destroy(handle, "cublasLtMatrixLayoutDestroy"); });
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  return create(handle, Description{compute, scale, {}}, "description");
+  return cublas_call(
+      [&] { *handle = descriptions.add(std::make_shared<Description>(compute, scale), "a description of cuBLASLt"); });
 }
 cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t handle) {
-  return destroy<Description>(handle, "description");
+  return cublas_call([&] { descriptions.destroy(handle, "cublasLtMatmulDescDestroy"); });
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
-  const Lock lock = lock_all();
-  Description* const description = object_of<Description>(handle, "description");
-  if (description == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
   const bool is_short = attribute == CUBLASLT_MATMUL_DESC_TRANSA || attribute == CUBLASLT_MATMUL_DESC_TRANSB ||
                         attribute == CUBLASLT_MATMUL_DESC_EPILOGUE || attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE;
-  return set(description->attributes, attribute, value, bytes, is_short ? 4 : 8);
+  return cublas_call([&] {
+    descriptions.find(handle, "cublasLtMatmulDescSetAttribute").set(attribute, value, bytes, is_short ? 4 : 8);
+  });
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* handle) {
-  return create(handle, Preference{}, "preference");
+  return cublas_call([&] { *handle = preferences.add(std::make_shared<Attributes>(), "a preference of cuBLASLt"); });
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(const cublasLtMatmulPreference_t handle) {
-  return destroy<Preference>(handle, "preference");
+  return cublas_call([&] { preferences.destroy(handle, "cublasLtMatmulPreferenceDestroy"); });
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     size_t bytes) {
-  const Lock lock = lock_all();
-  Preference* const preference = object_of<Preference>(handle, "preference");
-  if (preference == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  return set(preference->attributes, attribute, value, bytes,
-             attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4);
-}
-
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description_handle,
-                                              cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
-                                              cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle,
-                                              cublasLtMatmulPreference_t preference_handle, int most,
-                                              cublasLtMatmulHeuristicResult_t* results, int* count) {
-  const Lock lock = lock_all();
-  *count = 0;
-  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
-  const auto* const preference = object_of<Preference>(preference_handle, "preference");
-  if (!of.is_complete() || preference == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  if (const std::string problem = problem_of(*of.description, *of.a, *of.b, *of.c, *of.result); !problem.empty()) {
-    misuse("cublasLtMatmulAlgoGetHeuristic for " + problem);
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  if (of.a->type == CUDA_R_64F && of.description->get(CUBLASLT_MATMUL_DESC_EPILOGUE) > CUBLASLT_EPILOGUE_DEFAULT)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  Algorithm algorithm{algorithm_magic, hash_of(of), preference->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0), {}};
-  for (int i = 0; i < 4; ++i)
-    algorithm.alignments[i] = static_cast<std::uint32_t>(preference->get(
-        static_cast<cublasLtMatmulPreferenceAttributes_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i), 256));
-  for (*count = 0; *count < std::min(most, 2); ++*count) {
-    results[*count] = {};
-    std::memcpy(&results[*count].algo, &algorithm, sizeof algorithm);
-    results[*count].workspaceSize = algorithm.workspace_bytes;
-    results[*count].state = CUBLAS_STATUS_SUCCESS;
-  }
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description_handle,
-                                       cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
-                                       cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle,
-                                       const cublasLtMatmulAlgo_t* chosen, cublasLtMatmulHeuristicResult_t* checked) {
-  const Lock lock = lock_all();
-  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
-  if (object_of<int>(handle, "handle") == nullptr || !of.is_complete())
-    return CUBLAS_STATUS_INVALID_VALUE;
-  Algorithm algorithm;
-  std::memcpy(&algorithm, chosen, sizeof algorithm);
-  *checked = {};
-  checked->algo = *chosen;
-  checked->workspaceSize = algorithm.workspace_bytes;
-  const bool fits = algorithm.magic == algorithm_magic && algorithm.problem == hash_of(of);
-  return checked->state = fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description_handle, const void* alpha,
-                              const void* a_data, cublasLtMatrixLayout_t a_handle, const void* b_data,
-                              cublasLtMatrixLayout_t b_handle, const void* beta, const void* c_data,
-                              cublasLtMatrixLayout_t c_handle, void* result_data, cublasLtMatrixLayout_t result_handle,
-                              const cublasLtMatmulAlgo_t* chosen, void* workspace, size_t workspace_bytes,
-                              cudaStream_t stream) {
-  const Lock lock = lock_all();
-  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
-  const auto& [d, a, b, c, result] = of;
-  if (object_of<int>(handle, "handle") == nullptr || !of.is_complete() || alpha == nullptr || beta == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  Algorithm algorithm;
-  std::memcpy(&algorithm, chosen, sizeof algorithm);
-  if (algorithm.magic != algorithm_magic || algorithm.problem != hash_of(of) ||
-      workspace_bytes < algorithm.workspace_bytes) {
-    misuse("cublasLtMatmul with an algorithm that was proposed for another product");
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  const auto pointer = [d](auto attribute) { return reinterpret_cast<const void*>(d->get(attribute)); };
-  const bool reads_c =
-      a->type == CUDA_R_64F ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
-  const auto epilogue = d->get(CUBLASLT_MATMUL_DESC_EPILOGUE);
-  const auto vector = [&](std::uint64_t length) {
-    return Layout{result->type, length, 1, static_cast<std::int64_t>(length)};
-  };
-  const std::uint64_t one = size_of(result->type);
-  std::vector<Operand> operands{{"A", a_data, *a, algorithm.alignments[0]},
-                                {"B", b_data, *b, algorithm.alignments[1]},
-                                {"the result", result_data, *result, algorithm.alignments[3], true}};
-  if (workspace_bytes > 0)
-    operands.push_back({"the workspace", workspace, vector(workspace_bytes / one), 256, true});
-  if (reads_c)
-    operands.push_back({"C", c_data, *c, algorithm.alignments[2]});
-  if (has_bias(epilogue))
-    operands.push_back({"the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), vector(result->rows), one});
-  if (has_bias_gradient(epilogue))
-    operands.push_back({"the gradient of the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER),
-                        vector(epilogue == CUBLASLT_EPILOGUE_BGRADA ? result->rows : result->cols), one, true});
-  if (has_second_matrix(epilogue))
-    operands.push_back({"the second matrix", pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER),
-                        Layout{result->type, result->rows, result->cols,
-                               static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD))},
-                        16, epilogue != CUBLASLT_EPILOGUE_DGELU});
-  ++counts().products;
-  const std::string what = "cublasLtMatmul";
-  if (!are_on_device(operands, what))
-    return CUBLAS_STATUS_INVALID_VALUE;
-  const bool has_pass = has_second_matrix(epilogue) || has_bias_gradient(epilogue);
-  const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
-  const cudaError_t queued = enqueue(stream, what, [operands, what, delay] {
-    std::this_thread::sleep_for(delay);
-    if (are_on_device(operands, what + ", when it is done"))
-      std::for_each(operands.begin(), operands.end(), note);
-    return true;
+  return cublas_call([&] {
+    preferences.find(handle, "cublasLtMatmulPreferenceSetAttribute")
+        .set(attribute, value, bytes, attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4);
   });
-  return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t result,
+                                              cublasLtMatmulPreference_t preference_handle, int most,
+                                              cublasLtMatmulHeuristicResult_t* results, int* number) {
+  const std::string what = "cublasLtMatmulAlgoGetHeuristic";
+  bool is_supported = true;
+  *number = 0;
+  const cublasStatus_t status = cublas_call([&] {
+    libraries.find(library, what);
+    const Product product(description, a, b, c, result, what);
+    const Attributes& preference = preferences.find(preference_handle, what);
+    if (const std::string problem = problem_of(product); !problem.empty())
+      refuse(cudaErrorInvalidValue, what + " for " + problem);
+    is_supported = product.a.type != CUDA_R_64F ||
+                   product.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE) <= CUBLASLT_EPILOGUE_DEFAULT;
+    if (!is_supported)
+      return;
+    Algorithm algorithm{
+        algorithm_magic, hash_of(product), preference.get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), {}};
+    for (int i = 0; i < 4; ++i)
+      algorithm.alignments[i] =
+          static_cast<std::uint32_t>(preference.get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, 256));
+    for (; *number < std::min(most, 2); ++*number) {
+      results[*number] = {};
+      std::memcpy(&results[*number].algo, &algorithm, sizeof algorithm);
+      results[*number].workspaceSize = algorithm.workspace_bytes;
+      results[*number].state = CUBLAS_STATUS_SUCCESS;
+    }
+  });
+  return is_supported ? status : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t library, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t result, const cublasLtMatmulAlgo_t* chosen,
+                                       cublasLtMatmulHeuristicResult_t* checked) {
+  const std::string what = "cublasLtMatmulAlgoCheck";
+  const cublasStatus_t status = cublas_call([&] {
+    libraries.find(library, what);
+    const Algorithm algorithm = read(*chosen);
+    *checked = {};
+    checked->algo = *chosen;
+    checked->workspaceSize = algorithm.workspace_bytes;
+    checked->state = fits(algorithm, Product(description, a, b, c, result, what)) ? CUBLAS_STATUS_SUCCESS
+                                                                                  : CUBLAS_STATUS_NOT_SUPPORTED;
+  });
+  return status == CUBLAS_STATUS_SUCCESS ? checked->state : status;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t description, const void*,
+                              const void* a_data, cublasLtMatrixLayout_t a, const void* b_data,
+                              cublasLtMatrixLayout_t b, const void* beta, const void* c_data, cublasLtMatrixLayout_t c,
+                              void* result_data, cublasLtMatrixLayout_t result, const cublasLtMatmulAlgo_t* chosen,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  const std::string what = "cublasLtMatmul";
+  return cublas_call([&] {
+    libraries.find(library, what);
+    const Product product(description, a, b, c, result, what);
+    const Algorithm algorithm = read(*chosen);
+    if (!fits(algorithm, product) || workspace_bytes < algorithm.workspace_bytes)
+      refuse(cudaErrorInvalidValue, what + " with an algorithm that was proposed for another product");
+    const bool is_double = product.a.type == CUDA_R_64F;
+    const bool reads_c = is_double ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
+    const std::vector<Operand> operands = operands_of(product, algorithm, a_data, b_data, reads_c ? c_data : nullptr,
+                                                      result_data, workspace, workspace_bytes);
+    if (!are_on_device(operands, what))
+      throw Refusal{cudaErrorInvalidValue};
+    const auto epilogue = product.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
+    const bool has_pass = has_second_matrix(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
+    enqueue(stream_of(stream, what), what, [operands, what, delay] {
+      std::this_thread::sleep_for(delay);
+      if (are_on_device(operands, what + ", when it is done"))
+        std::for_each(operands.begin(), operands.end(), note);
+      return true;
+    });
+  });
 }
 
 }  // extern "C"

@@ -3,32 +3,23 @@
 // cuDNN that has no kernel for anything: what it would compute goes another way.
 #include <cudnn.h>
 
-#include <set>
-
-#include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/handles.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {
 
-std::set<cudnnHandle_t>& handles() {
-  static auto& all = *new std::set<cudnnHandle_t>;
-  return all;
-}
+// Not destroyed before the end of the process is told.
+auto& handles = *new Handles<cudnnHandle_t, char>("handle of cuDNN");
 
-cudnnStatus_t require_handle(cudnnHandle_t handle, const char* what) {
-  if (handles().count(handle) > 0)
-    return CUDNN_STATUS_SUCCESS;
-  misuse(std::string(what) + " with a handle of cuDNN that is none or was destroyed");
-  return CUDNN_STATUS_BAD_PARAM;
+template <class F>
+cudnnStatus_t cudnn_call(const F& f) {
+  return library_call(CUDNN_STATUS_SUCCESS, CUDNN_STATUS_BAD_PARAM, f);
 }
 
 }  // namespace
 
-void tell_leaked_cudnn() {
-  for (std::size_t i = 0; i < handles().size(); ++i)
-    misuse("a handle of cuDNN was never destroyed");
-}
+void tell_leaked_cudnn() { handles.tell_leaked(); }
 
 }  // namespace fake_cuda
 
@@ -49,30 +40,23 @@ void cudnnGetLastErrorString(char* text, size_t bytes) {
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  const Lock lock = lock_all();
-  if (start_call() != cudaSuccess)
-    return CUDNN_STATUS_NOT_INITIALIZED;
-  if (unsafe_call("cudnnCreate") != cudaSuccess)
-    return CUDNN_STATUS_EXECUTION_FAILED;
-  *handle = reinterpret_cast<cudnnHandle_t>(new char);
-  handles().insert(*handle);
-  return CUDNN_STATUS_SUCCESS;
+  return cudnn_call([&] {
+    refuse_if_captured("cudnnCreate");
+    *handle = handles.add(std::make_shared<char>(), "a handle of cuDNN");
+  });
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  const Lock lock = lock_all();
-  const cudnnStatus_t status = require_handle(handle, "cudnnDestroy");
-  handles().erase(handle);
-  return status;
+  return cudnn_call([&] { handles.destroy(handle, "cudnnDestroy"); });
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  const Lock lock = lock_all();
-  return stream_of(stream, "cudnnSetStream") == nullptr ? CUDNN_STATUS_BAD_PARAM
-                                                        : require_handle(handle, "cudnnSetStream");
+  return cudnn_call([&] {
+    stream_of(stream, "cudnnSetStream");
+    handles.find(handle, "cudnnSetStream");
+  });
 }
 cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
-  const Lock lock = lock_all();
   *stream = nullptr;
-  return require_handle(handle, "cudnnGetStream");
+  return cudnn_call([&] { handles.find(handle, "cudnnGetStream"); });
 }
 
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t) { return CUDNN_STATUS_SUCCESS; }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <set>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "tests/support/fake_cuda/fat_binary.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/report.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
@@ -33,19 +33,15 @@ struct Configuration {
 };
 
 // By the address of the function that the host calls.
-std::map<const void*, std::unique_ptr<Kernel>>& kernels() {
-  static auto& all = *new std::map<const void*, std::unique_ptr<Kernel>>;
-  return all;
-}
+auto& kernels = *new std::map<const void*, Kernel>;
 
 thread_local std::vector<Configuration> configurations;
 
-Kernel* kernel_of(const void* function, const std::string& what) {
-  const auto found = kernels().find(function);
-  if (found != kernels().end())
-    return found->second.get();
-  misuse(what + " of a function that is no kernel");
-  return nullptr;
+Kernel& kernel_of(const void* function, const std::string& what) {
+  const auto found = kernels.find(function);
+  if (found == kernels.end())
+    refuse(cudaErrorInvalidDeviceFunction, what + " of a function that is no kernel");
+  return found->second;
 }
 
 // Kernels of the Kokkos library are compressed. Ours must not be: their arguments could not be looked at.
@@ -108,20 +104,15 @@ Work work_of(const Kernel& kernel, const KernelHeader& header, void** arguments)
   };
 }
 
-cudaError_t launch(Kernel* kernel, const Configuration& configuration, void** arguments) {
-  const Lock lock = lock_all();
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
-  if (kernel == nullptr)
-    return answer(cudaErrorInvalidDeviceFunction);
-  const std::string what = "the kernel " + kernel->name;
-  if (!has_code_for(kernel->binary, compute_capability()))
-    return refuse(cudaErrorNoKernelImageForDevice, what);
-  const KernelHeader& header = header_of(*kernel);
-  if (const std::string problem = problem_of(configuration, *kernel, header); !problem.empty())
-    return refuse(cudaErrorInvalidConfiguration, what + " is launched with " + problem);
-  note_launch(kernel->name);
-  return enqueue(configuration.stream, what, work_of(*kernel, header, arguments));
+void launch(const Kernel& kernel, const Configuration& configuration, void** arguments) {
+  const std::string what = "the kernel " + kernel.name;
+  if (!has_code_for(kernel.binary, compute_capability()))
+    refuse(cudaErrorNoKernelImageForDevice, what);
+  const KernelHeader& header = header_of(kernel);
+  if (const std::string problem = problem_of(configuration, kernel, header); !problem.empty())
+    refuse(cudaErrorInvalidConfiguration, what + " is launched with " + problem);
+  note_launch(kernel.name);
+  enqueue(stream_of(configuration.stream, what), what, work_of(kernel, header, arguments));
 }
 
 }  // namespace
@@ -139,7 +130,7 @@ char __cudaInitModule(void**) { return 1; }
 void __cudaRegisterFunction(void** binary, const char* function, char*, const char* name, int, uint3*, uint3*, dim3*,
                             dim3*, int*) {
   const Lock lock = lock_all();
-  kernels()[function] = std::make_unique<Kernel>(Kernel{name, binary});
+  kernels[function] = Kernel{name, binary};
 }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
@@ -157,50 +148,39 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
 }
 
 cudaError_t __cudaGetKernel(cudaKernel_t* handle, const void* function) {
-  const Lock lock = lock_all();
-  *handle = reinterpret_cast<cudaKernel_t>(kernel_of(function, "a launch"));
-  return *handle == nullptr ? answer(cudaErrorInvalidDeviceFunction) : cudaSuccess;
+  return call([&] { *handle = reinterpret_cast<cudaKernel_t>(&kernel_of(function, "a launch")); });
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                                cudaStream_t stream) {
-  return launch(reinterpret_cast<Kernel*>(kernel), {grid, block, shared_bytes, stream}, arguments);
+  return call([&] { launch(*reinterpret_cast<Kernel*>(kernel), {grid, block, shared_bytes, stream}, arguments); });
 }
-
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
-  cudaKernel_t kernel = nullptr;
-  const cudaError_t found = __cudaGetKernel(&kernel, function);
-  return found != cudaSuccess ? found : __cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
+  return call([&] { launch(kernel_of(function, "a launch"), {grid, block, shared_bytes, stream}, arguments); });
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
-  const Lock lock = lock_all();
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
-  Kernel* const kernel = kernel_of(function, "cudaFuncGetAttributes");
-  if (kernel == nullptr)
-    return answer(cudaErrorInvalidDeviceFunction);
-  if (!has_code_for(kernel->binary, compute_capability()))
-    return answer(cudaErrorNoKernelImageForDevice);
-  *attributes = {};
-  attributes->maxThreadsPerBlock = static_cast<int>(header_of(*kernel).most_threads);
-  attributes->numRegs = 32;
-  attributes->maxDynamicSharedSizeBytes = kernel->shared_bytes;
-  attributes->binaryVersion = attributes->ptxVersion = compute_capability();
-  return cudaSuccess;
+  return call([&] {
+    const Kernel& kernel = kernel_of(function, "cudaFuncGetAttributes");
+    if (!has_code_for(kernel.binary, compute_capability()))
+      throw Refusal{cudaErrorNoKernelImageForDevice};
+    *attributes = {};
+    attributes->maxThreadsPerBlock = static_cast<int>(header_of(kernel).most_threads);
+    attributes->numRegs = 32;
+    attributes->maxDynamicSharedSizeBytes = kernel.shared_bytes;
+    attributes->binaryVersion = attributes->ptxVersion = compute_capability();
+  });
 }
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
-  const Lock lock = lock_all();
-  Kernel* const kernel = kernel_of(function, "cudaFuncSetAttribute");
-  if (kernel == nullptr)
-    return answer(cudaErrorInvalidDeviceFunction);
-  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+  return call([&] {
+    Kernel& kernel = kernel_of(function, "cudaFuncSetAttribute");
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+      return;
     if (value < 0 || value > static_cast<int>(shared_at_most))
-      return refuse(cudaErrorInvalidValue, std::to_string(value) + " bytes of shared memory for " + kernel->name);
-    kernel->shared_bytes = std::max(value, static_cast<int>(shared_without_asking));
-  }
-  return cudaSuccess;
+      refuse(cudaErrorInvalidValue, std::to_string(value) + " bytes of shared memory for " + kernel.name);
+    kernel.shared_bytes = std::max(value, static_cast<int>(shared_without_asking));
+  });
 }
 
 }  // extern "C"

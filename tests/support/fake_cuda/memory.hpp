@@ -41,7 +41,4 @@ void hold_device_memory(std::ptrdiff_t bytes);
 /// Where that is, with the label that Kokkos has left in front of it.
 std::string name_of(const Shadow* shadow, std::size_t offset);
 
-/// Is there a variable of device code of so many bytes, by the address that the host has for it? Otherwise a misuse.
-bool is_symbol(const void* symbol, std::size_t bytes, const std::string& what);
-
 }  // namespace fake_cuda

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's sends and receives, between the processes of one host through files: matched in their order, without tags, and
-// done while nobody waits, as on GPUs.
-//   ESPALIER_FAKE_CUDA_SHARED=/dev/shm    where the files are
+// NCCL's sends and receives, between the processes of one host through files in ESPALIER_FAKE_CUDA_SHARED: matched in
+// their order, without tags, and done while nobody waits, as on GPUs.
 #include <fcntl.h>
 #include <nccl.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/fake_cuda/handles.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/races.hpp"
 #include "tests/support/fake_cuda/streams.hpp"
@@ -31,7 +31,7 @@ constexpr std::ptrdiff_t bytes_of_comm = 5 << 20;  // of device memory, until it
 struct Comm {
   std::string folder;
   int rank = 0, size = 0;
-  bool ended = false, aborted = false;
+  bool aborted = false;
   std::map<int, std::uint64_t> sent, received;  // by peer
   std::set<Stream*> streams;
 };
@@ -45,20 +45,15 @@ struct Message {
   bool incoming;
 };
 
-std::map<ncclComm_t, std::unique_ptr<Comm>>& comms() {
-  static auto& all = *new std::map<ncclComm_t, std::unique_ptr<Comm>>;
-  return all;
-}
+// Not destroyed before the end of the process is told.
+auto& comms = *new Handles<ncclComm_t, Comm>("communicator");
 
 thread_local int group_depth = 0;
 thread_local std::vector<Message> group;
 
-Comm* comm_of(ncclComm_t handle, const char* what) {
-  const auto found = comms().find(handle);
-  if (found != comms().end() && !found->second->ended)
-    return found->second.get();
-  misuse(std::string(what) + " with a communicator that is none or has ended");
-  return nullptr;
+template <class F>
+ncclResult_t nccl_call(const F& f) {
+  return library_call(ncclSuccess, ncclInvalidArgument, f);
 }
 
 std::string path_of(const Comm& comm, int from, int to, std::uint64_t number) {
@@ -133,7 +128,7 @@ void start_pump() {
   }).detach();
 }
 
-ncclResult_t enqueue_group() {
+void enqueue_group() {
   std::map<std::pair<Comm*, Stream*>, std::vector<Message>> parts;
   for (const Message& message : group)
     parts[{message.comm, message.stream}].push_back(message);
@@ -142,29 +137,25 @@ ncclResult_t enqueue_group() {
     Stream& stream = *key.second;
     stream.has_messages = true;
     key.first->streams.insert(&stream);
-    if (enqueue(stream, "a group of NCCL", work_of(messages)) != cudaSuccess)
-      return ncclUnhandledCudaError;
+    enqueue(stream, "a group of NCCL", work_of(messages));
   }
-  return ncclSuccess;
 }
 
-ncclResult_t add(ncclComm_t handle, const void* data, std::size_t count, ncclDataType_t type, int peer, bool incoming,
-                 cudaStream_t stream_handle) {
-  const Lock lock = lock_all();
-  const char* const what = incoming ? "ncclRecv" : "ncclSend";
-  Comm* const comm = comm_of(handle, what);
-  Stream* const stream = stream_of(stream_handle, what);
-  if (comm == nullptr || stream == nullptr)
-    return ncclInvalidArgument;
-  if (type != ncclUint8 && type != ncclInt8)
-    misuse(std::string(what) + ": the mock carries bytes only");
-  if (peer < 0 || peer >= comm->size || !is_on_device(data, count, what)) {
-    misuse(std::string(what) + " is refused: peer " + std::to_string(peer) + " of " + std::to_string(comm->size));
-    return ncclInvalidArgument;
-  }
-  ++counts().messages;
-  group.push_back({comm, stream, const_cast<void*>(data), count, peer, incoming});
-  return group_depth == 0 ? enqueue_group() : ncclSuccess;
+ncclResult_t add(ncclComm_t handle, const void* data, std::size_t number, ncclDataType_t type, int peer, bool incoming,
+                 cudaStream_t stream) {
+  return nccl_call([&] {
+    const std::string what = incoming ? "ncclRecv" : "ncclSend";
+    Comm& comm = comms.find(handle, what);
+    if (type != ncclUint8 && type != ncclInt8)
+      refuse(cudaErrorInvalidValue, what + ": the mock carries bytes only");
+    if (peer < 0 || peer >= comm.size || !is_on_device(data, number, what))
+      refuse(cudaErrorInvalidValue,
+             what + " is refused: peer " + std::to_string(peer) + " of " + std::to_string(comm.size));
+    count("messages");
+    group.push_back({&comm, &stream_of(stream, what), const_cast<void*>(data), number, peer, incoming});
+    if (group_depth == 0)
+      enqueue_group();
+  });
 }
 
 void remove_folder_when_last(const Comm& comm) {
@@ -178,13 +169,16 @@ void remove_folder_when_last(const Comm& comm) {
   rmdir(comm.folder.c_str());
 }
 
+void end(ncclComm_t handle, const std::string& what) {
+  Comm& comm = comms.find(handle, what);
+  comms.destroy(handle, what);
+  hold_device_memory(-bytes_of_comm);
+  remove_folder_when_last(comm);
+}
+
 }  // namespace
 
-void tell_leaked_communicators() {
-  for (const auto& [handle, comm] : comms())
-    if (!comm->ended)
-      misuse("a communicator of NCCL of " + std::to_string(comm->size) + " ranks was never ended");
-}
+void tell_leaked_communicators() { comms.tell_leaked(); }
 
 }  // namespace fake_cuda
 
@@ -192,9 +186,7 @@ using namespace fake_cuda;
 
 extern "C" {
 
-const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess ? "no error" : "an error of the mock";
-}
+const char* ncclGetErrorString(ncclResult_t) { return "an error of the mock"; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -206,7 +198,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
-  auto comm = std::make_unique<Comm>();
+  const auto comm = std::make_shared<Comm>();
   comm->folder = id.internal;
   comm->rank = rank;
   comm->size = size;
@@ -215,44 +207,30 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   for (int i = 0; i < size; ++i)
     while (!exists(comm->folder + "/hello-" + std::to_string(i)))
       std::this_thread::sleep_for(pump_interval);
-  const Lock lock = lock_all();
-  if (const cudaError_t allowed = unsafe_call("ncclCommInitRankConfig"); allowed != cudaSuccess)
-    return ncclUnhandledCudaError;
-  *handle = reinterpret_cast<ncclComm_t>(comm.get());
-  comms()[*handle] = std::move(comm);
-  hold_device_memory(bytes_of_comm);
-  start_pump();
-  return ncclSuccess;
+  return nccl_call([&] {
+    refuse_if_captured("ncclCommInitRankConfig");
+    *handle = comms.add(comm, "a communicator of NCCL of " + std::to_string(size) + " ranks");
+    hold_device_memory(bytes_of_comm);
+    start_pump();
+  });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
-  Lock lock = lock_all();
-  Comm* const comm = comm_of(handle, "ncclCommDestroy");
-  if (comm == nullptr)
-    return ncclInvalidArgument;
-  for (Stream* const stream : comm->streams)
-    finish(lock, *stream, stream->queued);
-  comm->ended = true;
-  hold_device_memory(-bytes_of_comm);
-  remove_folder_when_last(*comm);
-  return ncclSuccess;
+  return nccl_call([&](Lock& lock) {
+    for (Stream* const stream : comms.find(handle, "ncclCommDestroy").streams)
+      finish(lock, *stream, stream->queued);
+    end(handle, "ncclCommDestroy");
+  });
 }
-
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
-  const Lock lock = lock_all();
-  Comm* const comm = comm_of(handle, "ncclCommAbort");
-  if (comm == nullptr)
-    return ncclInvalidArgument;
-  comm->aborted = comm->ended = true;
-  hold_device_memory(-bytes_of_comm);
-  remove_folder_when_last(*comm);
-  return ncclSuccess;
+  return nccl_call([&] {
+    comms.find(handle, "ncclCommAbort").aborted = true;
+    end(handle, "ncclCommAbort");
+  });
 }
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
-  const Lock lock = lock_all();
   *result = ncclSuccess;
-  return comm_of(handle, "ncclCommGetAsyncError") == nullptr ? ncclInvalidArgument : ncclSuccess;
+  return nccl_call([&] { comms.find(handle, "ncclCommGetAsyncError"); });
 }
 
 ncclResult_t ncclGroupStart() {
@@ -260,20 +238,20 @@ ncclResult_t ncclGroupStart() {
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-  const Lock lock = lock_all();
-  if (group_depth == 0) {
-    misuse("ncclGroupEnd without ncclGroupStart");
-    return ncclInvalidUsage;
-  }
-  return --group_depth > 0 ? ncclSuccess : enqueue_group();
+  return nccl_call([&] {
+    if (group_depth == 0)
+      refuse(cudaErrorInvalidValue, "ncclGroupEnd without ncclGroupStart");
+    if (--group_depth == 0)
+      enqueue_group();
+  });
 }
 
-ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+ncclResult_t ncclSend(const void* data, size_t number, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return add(comm, data, count, type, peer, false, stream);
+  return add(comm, data, number, type, peer, false, stream);
 }
-ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
-  return add(comm, data, count, type, peer, true, stream);
+ncclResult_t ncclRecv(void* data, size_t number, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add(comm, data, number, type, peer, true, stream);
 }
 
 }  // extern "C"

@@ -9,9 +9,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <optional>
 
-#include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/call.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -19,6 +21,26 @@ namespace {
 constexpr int exit_code = 97;
 constexpr int most_lines = 50;
 int num_misuses = 0;
+
+using Counts = std::map<std::string, std::uint64_t>;
+
+// Not destroyed before the end of the process is told.
+auto& counts = *new Counts{{"allocations", 0},
+                           {"frees", 0},
+                           {"pinned_allocations", 0},
+                           {"pinned_frees", 0},
+                           {"device_synchronizations", 0},
+                           {"stream_synchronizations", 0},
+                           {"blocking_copies", 0},
+                           {"streams", 0},
+                           {"events", 0},
+                           {"graph_launches", 0},
+                           {"launches", 0},
+                           {"messages", 0}};
+auto& kernels = *new Counts;
+// At the first and at the last launch of the kernel that marks a step.
+auto& first_mark = *new std::optional<Counts>;
+auto& last_mark = *new Counts;
 
 // mpiexec tells ranks so.
 const char* rank_text() {
@@ -28,55 +50,18 @@ const char* rank_text() {
   return "0";
 }
 
-// The counts at the first and at the last launch of the kernel that marks a step.
-struct Marks {
-  std::uint64_t number = 0;
-  Counts first, last;
-};
-Marks& marks() {
-  static Marks& all = *new Marks;
-  return all;
-}
-
-struct Named {
-  const char* name;
-  std::uint64_t Counts::*count;
-};
-constexpr Named named_counts[] = {{"allocations", &Counts::allocations},
-                                  {"frees", &Counts::frees},
-                                  {"pinned_allocations", &Counts::pinned_allocations},
-                                  {"pinned_frees", &Counts::pinned_frees},
-                                  {"device_synchronizations", &Counts::device_synchronizations},
-                                  {"stream_synchronizations", &Counts::stream_synchronizations},
-                                  {"event_synchronizations", &Counts::event_synchronizations},
-                                  {"blocking_copies", &Counts::blocking_copies},
-                                  {"copies", &Counts::copies},
-                                  {"memsets", &Counts::memsets},
-                                  {"launches", &Counts::launches},
-                                  {"products", &Counts::products},
-                                  {"messages", &Counts::messages},
-                                  {"streams", &Counts::streams},
-                                  {"events", &Counts::events},
-                                  {"captures", &Counts::captures},
-                                  {"graph_instantiations", &Counts::graph_instantiations},
-                                  {"graph_launches", &Counts::graph_launches},
-                                  {"peak_bytes", &Counts::peak_bytes}};
-
 void write_report(const char* path) {
-  const Counts& c = counts();
-  std::string text = std::string("{\"rank\": ") + rank_text() + ", \"misuses\": " + std::to_string(num_misuses);
-  for (const auto& [name, count] : named_counts)
-    text += std::string(", \"") + name + "\": " + std::to_string(c.*count);
-  text += ", \"marks\": " + std::to_string(marks().number);
-  for (const auto& [name, count] : named_counts)
-    text += std::string(", \"marked_") + name + "\": " + std::to_string(marks().last.*count - marks().first.*count);
-  text += ", \"kernels\": {";
-  const char* separator = "";
-  for (const auto& [name, launches] : c.kernels) {
-    text += separator + ('"' + name) + "\": " + std::to_string(launches);
-    separator = ", ";
+  std::string text = std::string("{\"rank\": ") + rank_text();
+  const auto add = [&](const std::string& name, std::uint64_t number) {
+    text.append(", \"").append(name).append("\": ").append(std::to_string(number));
+  };
+  for (const auto& [name, number] : counts) {
+    add(name, number);
+    add("marked_" + name, first_mark ? last_mark[name] - first_mark->at(name) : 0);
   }
-  text += "}}\n";
+  for (const auto& [name, launches] : kernels)
+    add(name, launches);
+  text.append("}\n");
   const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file < 0 || write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     misuse(std::string("ESPALIER_FAKE_CUDA_REPORT=") + path + " cannot be written");
@@ -86,14 +71,12 @@ void write_report(const char* path) {
 
 [[gnu::destructor]] void end_of_process() {
   if (was_used()) {
-    if (setting("LEAKS", 1) != 0) {
-      tell_leaked_graphs();
-      tell_leaked_streams();
-      tell_leaked_products();
-      tell_leaked_communicators();
-      tell_leaked_cudnn();
-      tell_leaked_memory();
-    }
+    tell_leaked_graphs();
+    tell_leaked_streams();
+    tell_leaked_products();
+    tell_leaked_communicators();
+    tell_leaked_cudnn();
+    tell_leaked_memory();
     if (const char* const path = std::getenv("ESPALIER_FAKE_CUDA_REPORT"))
       write_report(path);
   }
@@ -106,16 +89,9 @@ void write_report(const char* path) {
 
 }  // namespace
 
-Lock lock_all() {
-  static std::mutex& mutex = *new std::mutex;
-  return Lock(mutex);
-}
-
 void misuse(const std::string& text) {
   if (++num_misuses <= most_lines)
     std::fprintf(stderr, "fake CUDA: %s\n", text.c_str());
-  if (setting("ABORT", 0) != 0)  // for a debugger
-    std::abort();
 }
 
 std::string readable(const std::string& text) {
@@ -131,30 +107,22 @@ std::string readable(const std::string& text) {
   return text.substr(0, first) + after.substr(0, 100);
 }
 
-cudaError_t refuse(cudaError_t status, const std::string& text) {
-  misuse(text + " (" + cudaGetErrorName(status) + ")");
-  return answer(status);
-}
-
 long long setting(const char* name, long long otherwise) {
   const char* const text = std::getenv((std::string("ESPALIER_FAKE_CUDA_") + name).c_str());
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
+std::uint64_t count(const std::string& name) { return ++counts.at(name); }
+
 void note_launch(const std::string& kernel) {
-  ++counts().launches;
-  ++counts().kernels[kernel];
+  count("launches");
+  ++kernels[kernel];
   const char* const mark = std::getenv("ESPALIER_FAKE_CUDA_MARK");
   if (mark == nullptr || kernel.find(mark) == std::string::npos)
     return;
-  marks().last = counts();
-  if (++marks().number == 1)
-    marks().first = counts();
-}
-
-Counts& counts() {
-  static Counts& all = *new Counts;
-  return all;
+  last_mark = counts;
+  if (!first_mark)
+    first_mark = counts;
 }
 
 }  // namespace fake_cuda

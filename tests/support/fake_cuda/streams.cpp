@@ -5,9 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 
-#include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/handles.hpp"
 #include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
@@ -15,25 +14,18 @@ namespace {
 
 constexpr std::chrono::microseconds pause{50};
 
-struct Streams {
-  std::vector<std::unique_ptr<Stream>> all;
-  std::map<cudaStream_t, Stream*> by_handle;
-};
+// Not destroyed before the end of the process is told.
+auto& handles = *new Handles<cudaStream_t, Stream>("stream");
+auto& streams = *new std::vector<std::shared_ptr<Stream>>;
 
-Streams& streams() {
-  static Streams& state = *new Streams;
-  return state;
-}
-
-Stream& new_stream(const std::string& name) {
-  streams().all.push_back(std::make_unique<Stream>());
-  Stream& stream = *streams().all.back();
-  stream.name = name;
-  return stream;
+std::shared_ptr<Stream> new_stream(const std::string& name) {
+  streams.push_back(std::make_shared<Stream>());
+  streams.back()->name = name;
+  return streams.back();
 }
 
 Stream& legacy_stream() {
-  static Stream& stream = new_stream("the legacy stream");
+  static Stream& stream = *new_stream("the legacy stream");
   return stream;
 }
 
@@ -49,86 +41,62 @@ void push_wait(Stream& stream, Stream& after) {
 }
 
 // Work in the legacy stream is ordered with that in all blocking ones.
-cudaError_t order_with_legacy(Stream& stream, const std::string& what) {
+void order_with_legacy(Stream& stream, const std::string& what) {
   Stream& legacy = legacy_stream();
   if (&stream != &legacy) {
     if (stream.blocking)
       push_wait(stream, legacy);
-    return cudaSuccess;
+    return;
   }
-  for (const auto& other : streams().all) {
+  for (const auto& other : streams) {
     if (other.get() == &legacy || !other->blocking)
       continue;
-    if (is_captured(*other)) {
-      invalidate(*other->capture);
-      return refuse(cudaErrorStreamCaptureImplicit,
-                    what + " in the legacy stream while " + other->name + ", which it would wait for, is captured");
-    }
+    if (other->capture)
+      break_off(*other->capture, cudaErrorStreamCaptureImplicit,
+                what + " in the legacy stream while " + other->name + ", which it would wait for, is captured");
     push_wait(legacy, *other);
   }
-  return cudaSuccess;
 }
 
-cudaError_t create(cudaStream_t* handle, unsigned flags) {
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
-  Stream& stream = new_stream("stream " + std::to_string(++counts().streams));
-  stream.blocking = (flags & cudaStreamNonBlocking) == 0;
-  *handle = reinterpret_cast<cudaStream_t>(&stream);
-  streams().by_handle[*handle] = &stream;
-  return cudaSuccess;
-}
-
-cudaError_t captured_refusal(Stream& stream, const std::string& what) {
-  invalidate(*stream.capture);
-  return refuse(cudaErrorStreamCaptureUnsupported, what + " of " + stream.name + ", which is captured");
+void create(cudaStream_t* handle, unsigned flags) {
+  const auto stream = new_stream("stream " + std::to_string(count("streams")));
+  stream->blocking = (flags & cudaStreamNonBlocking) == 0;
+  *handle = handles.add(stream, stream->name);
 }
 
 }  // namespace
 
-Stream* stream_of(cudaStream_t handle, const std::string& what) {
-  if (handle == nullptr || handle == cudaStreamLegacy)
-    return &legacy_stream();
-  const auto found = streams().by_handle.find(handle);
-  if (found == streams().by_handle.end()) {
-    misuse(what + " with a handle that is no stream");
-    return nullptr;
-  }
-  if (found->second->destroyed) {
-    misuse(what + " with " + found->second->name + ", which was destroyed");
-    return nullptr;
-  }
-  return found->second;
+bool is_legacy(cudaStream_t handle) { return handle == nullptr || handle == cudaStreamLegacy; }
+
+Stream& stream_of(cudaStream_t handle, const std::string& what) {
+  return is_legacy(handle) ? legacy_stream() : handles.find(handle, what);
 }
 
-cudaError_t enqueue(cudaStream_t handle, const std::string& what, Work work, HostRange host) {
-  Stream* const stream = stream_of(handle, what);
-  return stream == nullptr ? answer(cudaErrorInvalidResourceHandle) : enqueue(*stream, what, std::move(work), host);
-}
-
-cudaError_t enqueue(Stream& stream, const std::string& what, Work work, HostRange host) {
+void enqueue(Stream& stream, const std::string& what, Work work, HostRange host) {
   if (stream.capture) {
     if (stream.capture->invalidated)
-      return refuse(cudaErrorStreamCaptureInvalidated, what + " in a capture that was broken off");
-    stream.capture->graph->nodes.push_back(std::make_shared<Node>(Node{what, std::move(work), stream.tail, &stream}));
-    stream.tail = {stream.capture->graph->nodes.back().get()};
-    return cudaSuccess;
+      refuse(cudaErrorStreamCaptureInvalidated, what + " in a capture that was broken off");
+    Nodes& nodes = stream.capture->nodes;
+    nodes.push_back(std::make_shared<Node>(Node{what, std::move(work), stream.tail, &stream}));
+    stream.tail = {nodes.back().get()};
+    return;
   }
-  if (const cudaError_t ordered = order_with_legacy(stream, what); ordered != cudaSuccess)
-    return ordered;
+  order_with_legacy(stream, what);
   stream.operations.push_back({.work = std::move(work), .host = host, .actor = stream.line.add(what, stream.name)});
   ++stream.queued;
-  return cudaSuccess;
 }
 
-bool is_captured(const Stream& stream) { return stream.capture != nullptr; }
+void refuse_if_captured(const Stream& stream, const std::string& call) {
+  if (stream.capture)
+    break_off(*stream.capture, cudaErrorStreamCaptureUnsupported, call + " of " + stream.name + ", which is captured");
+}
 
 bool is_anything_captured() {
-  return std::any_of(streams().all.begin(), streams().all.end(), [](const auto& s) { return is_captured(*s); });
+  return std::any_of(streams.begin(), streams.end(), [](const auto& stream) { return stream->capture != nullptr; });
 }
 
 void end_capture_of_streams(const Capture& capture) {
-  for (const auto& stream : streams().all)
+  for (const auto& stream : streams)
     if (stream->capture.get() == &capture) {
       stream->capture = nullptr;
       stream->tail.clear();
@@ -153,7 +121,7 @@ bool advance(Stream& stream, std::uint64_t count) {
 }
 
 void advance_messages() {
-  for (const auto& stream : streams().all)
+  for (const auto& stream : streams)
     if (stream->has_messages)
       static_cast<void>(advance(*stream, stream->queued));
 }
@@ -173,12 +141,12 @@ void synchronize(Lock& lock, Stream& stream) {
 }
 
 void finish_everything(Lock& lock) {
-  for (std::size_t i = 0; i < streams().all.size(); ++i)  // others may add some meanwhile
-    synchronize(lock, *streams().all[i]);
+  for (std::size_t i = 0; i < streams.size(); ++i)  // others may add some meanwhile
+    synchronize(lock, *streams[i]);
 }
 
 bool is_pending(const char* data, std::size_t bytes) {
-  for (const auto& stream : streams().all)
+  for (const auto& stream : streams)
     for (const Operation& operation : stream->operations)
       if (operation.host.bytes > 0 && data < operation.host.data + operation.host.bytes &&
           operation.host.data < data + bytes)
@@ -186,11 +154,7 @@ bool is_pending(const char* data, std::size_t bytes) {
   return false;
 }
 
-void tell_leaked_streams() {
-  for (const auto& [handle, stream] : streams().by_handle)
-    if (!stream->destroyed)
-      misuse(stream->name + " was never destroyed");
-}
+void tell_leaked_streams() { handles.tell_leaked(); }
 
 }  // namespace fake_cuda
 
@@ -199,77 +163,55 @@ using namespace fake_cuda;
 extern "C" {
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  const Lock lock = lock_all();
-  return create(stream, cudaStreamDefault);
+  return call([&] { create(stream, cudaStreamDefault); });
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  const Lock lock = lock_all();
-  return create(stream, flags);
+  return call([&] { create(stream, flags); });
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  const Lock lock = lock_all();
-  return create(stream, flags);
+  return cudaStreamCreateWithFlags(stream, flags);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  const Lock lock = lock_all();
-  Stream* const stream = stream_of(handle, "cudaStreamDestroy");
-  if (stream == nullptr || handle == nullptr || handle == cudaStreamLegacy)
-    return refuse(cudaErrorInvalidResourceHandle, "cudaStreamDestroy");
-  if (is_captured(*stream))
-    return captured_refusal(*stream, "cudaStreamDestroy");
-  stream->destroyed = true;
-  return cudaSuccess;
+  return call([&] {
+    refuse_if_captured(handles.find(handle, "cudaStreamDestroy"), "cudaStreamDestroy");
+    handles.destroy(handle, "cudaStreamDestroy");
+  });
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  Lock lock = lock_all();
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
-  Stream* const stream = stream_of(handle, "cudaStreamSynchronize");
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
-  if (is_captured(*stream))
-    return captured_refusal(*stream, "cudaStreamSynchronize");
-  if (const cudaError_t allowed = unsafe_call("cudaStreamSynchronize"); allowed != cudaSuccess)
-    return allowed;
-  if (stream == &legacy_stream())
-    if (const cudaError_t ordered = order_with_legacy(*stream, "cudaStreamSynchronize"); ordered != cudaSuccess)
-      return ordered;
-  ++counts().stream_synchronizations;
-  synchronize(lock, *stream);
-  return cudaSuccess;
+  return call([&](Lock& lock) {
+    Stream& stream = stream_of(handle, "cudaStreamSynchronize");
+    refuse_if_captured(stream, "cudaStreamSynchronize");
+    refuse_if_captured("cudaStreamSynchronize");
+    if (is_legacy(handle))
+      order_with_legacy(stream, "cudaStreamSynchronize");
+    count("stream_synchronizations");
+    synchronize(lock, stream);
+  });
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  const Lock lock = lock_all();
-  Stream* const stream = stream_of(handle, "cudaStreamQuery");
-  if (stream == nullptr)
-    return answer(cudaErrorInvalidResourceHandle);
-  if (is_captured(*stream))
-    return captured_refusal(*stream, "cudaStreamQuery");
-  if (const cudaError_t allowed = unsafe_call("cudaStreamQuery"); allowed != cudaSuccess)
-    return allowed;
-  if (is_idle(*stream)) {
-    host_clock().join(stream->line.clock());
-    return cudaSuccess;
-  }
-  static_cast<void>(advance(*stream, stream->done + 1));  // a little at each question
-  return cudaErrorNotReady;
+  return call([&] {
+    Stream& stream = stream_of(handle, "cudaStreamQuery");
+    refuse_if_captured(stream, "cudaStreamQuery");
+    refuse_if_captured("cudaStreamQuery");
+    if (!is_idle(stream)) {
+      static_cast<void>(advance(stream, stream.done + 1));  // a little at each question
+      throw Refusal{cudaErrorNotReady};
+    }
+    host_clock().join(stream.line.clock());
+  });
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  Lock lock = lock_all();
-  if (const cudaError_t started = start_call(); started != cudaSuccess)
-    return started;
-  if (const cudaError_t allowed = unsafe_call("cudaDeviceSynchronize"); allowed != cudaSuccess)
-    return allowed;
-  for (const auto& stream : streams().all)
-    if (is_captured(*stream))
-      return captured_refusal(*stream, "cudaDeviceSynchronize");
-  ++counts().device_synchronizations;
-  finish_everything(lock);
-  return cudaSuccess;
+  return call([&](Lock& lock) {
+    refuse_if_captured("cudaDeviceSynchronize");
+    for (const auto& stream : streams)
+      refuse_if_captured(*stream, "cudaDeviceSynchronize");
+    count("device_synchronizations");
+    finish_everything(lock);
+  });
 }
 
 }  // extern "C"

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/fake_cuda/call.hpp"
 #include "tests/support/fake_cuda/clocks.hpp"
-#include "tests/support/fake_cuda/report.hpp"
 
 /// Streams, events and captures. Work is done as late as CUDA allows: when somebody waits for it. So who does not wait
 /// sees that it is not done.
@@ -46,17 +46,14 @@ struct Node {
   std::vector<const Node*> after;
   const Stream* stream;  ///< that was captured
 };
-struct Graph {
-  std::vector<std::shared_ptr<Node>> nodes;
-  bool destroyed = false;
-};
+using Nodes = std::vector<std::shared_ptr<Node>>;
 
 struct Capture {
   unsigned long long id = 0;
   Stream* origin = nullptr;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
-  std::shared_ptr<Graph> graph;
+  Nodes nodes = {};
   bool invalidated = false;
   bool ended = false;
 };
@@ -64,7 +61,6 @@ struct Capture {
 struct Stream {
   std::string name;
   bool blocking = true;  ///< ordered with the legacy stream
-  bool destroyed = false;
   std::deque<Operation> operations;
   std::uint64_t queued = 0;
   std::uint64_t done = 0;
@@ -74,18 +70,20 @@ struct Stream {
   std::vector<const Node*> tail;  ///< in the capture: what its next node comes after
 };
 
-/// The stream behind a handle; a misuse and nullptr where there is none or it was destroyed.
-Stream* stream_of(cudaStream_t handle, const std::string& what);
+/// The stream behind a handle; the call `what` is refused where there is none or it was destroyed.
+Stream& stream_of(cudaStream_t handle, const std::string& what);
+bool is_legacy(cudaStream_t handle);
 
 /// Enqueues work, or adds it to the capture that the stream is in.
-cudaError_t enqueue(cudaStream_t handle, const std::string& what, Work work, HostRange host = {});
-cudaError_t enqueue(Stream& stream, const std::string& what, Work work, HostRange host = {});
-bool is_captured(const Stream& stream);
+void enqueue(Stream& stream, const std::string& what, Work work, HostRange host = {});
 
-/// Calls that a capture somewhere forbids, and which break it off.
-cudaError_t unsafe_call(const std::string& call);
+/// Refuses a call that a capture somewhere forbids, and breaks that off.
+void refuse_if_captured(const std::string& call);
+/// The same for this stream alone.
+void refuse_if_captured(const Stream& stream, const std::string& call);
+/// Breaks the capture off, and refuses what did that.
+[[noreturn]] void break_off(Capture& capture, cudaError_t status, const std::string& text);
 bool is_anything_captured();
-void invalidate(Capture& capture);
 void end_capture_of_streams(const Capture& capture);
 
 /// Does what has been queued; lets go of the lock where it has to wait for other processes.

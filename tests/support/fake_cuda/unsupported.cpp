@@ -3,12 +3,11 @@
 // What Kokkos and the headers of cudnn-frontend name for cases that Espalier does not meet: nobody should come here.
 #include <cuda_runtime_api.h>
 
-#include "tests/support/fake_cuda/report.hpp"
+#include "tests/support/fake_cuda/call.hpp"
 
-#define ESPALIER_NOBODY_CALLS(name, ...)                                            \
-  cudaError_t name(__VA_ARGS__) {                                                   \
-    const fake_cuda::Lock lock = fake_cuda::lock_all();                             \
-    return fake_cuda::refuse(cudaErrorNotSupported, "the CUDA mock has no " #name); \
+#define ESPALIER_NOBODY_CALLS(name, ...)                                                                     \
+  cudaError_t name(__VA_ARGS__) {                                                                            \
+    return fake_cuda::call([] { fake_cuda::refuse(cudaErrorNotSupported, "the CUDA mock has no " #name); }); \
   }
 
 extern "C" {
