@@ -11,6 +11,7 @@ namespace {
 
 constexpr double router_kernels = 20;     // softmax, the best, counts, offsets, sorting
 constexpr double kernels_per_expert = 2;  // a product each, up and down
+constexpr double casts_per_expert = 6;    // to fp8: of a product's input, and the layouts of both operands' scales
 
 }  // namespace
 
@@ -37,14 +38,14 @@ ExpertTime expert_time(const ModelConfig& model, const Cluster& cluster, const L
   time.backward_weight = router + grouped(c, up, each) + grouped(width, c, each);
   // Read and written on the way there and back; once more on the rank that rows have come to.
   double bytes = (experts.parallel > 1 ? 8 : 4) * e * sent * c;
-  if (layout.precision == Precision::fp8)  // the cast of what a product reads: 2 bytes, and one written twice
-    bytes += 4 * sent * c;
+  if (layout.precision == Precision::fp8)  // of what a product reads
+    bytes += implementation.cast_bytes * sent * c;
   time.copies = traffic_seconds(cluster.device, bytes);
   const double one_way =
       all_to_all_seconds(cluster, {.size = experts.parallel, .stride = whole ? 1 : layout.tensor},
                          e * sent / experts.of_token * c, experts.of_token, implementation.sends_rows_once);
   time.messages = 2 * one_way;
-  const double casts = layout.precision == Precision::fp8 ? kernels_per_expert : 0;  // one each
+  const double casts = layout.precision == Precision::fp8 ? casts_per_expert : 0;
   time.kernels = router_kernels + (kernels_per_expert + casts) * own;
   return time;
 }

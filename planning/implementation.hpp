@@ -39,6 +39,10 @@ struct Implementation {
   bool one_ring = false;          ///< gathers through one network card of a node at a time
   bool shards_tables = false;     ///< ZeRO-2 and 3 shard the tables as well as the layers
   bool compiled = false;          ///< few kernels, no interpreter between them
+  bool graphed = false;           ///< the host starts a recorded graph, not kernel by kernel
+  bool fused_residual = false;    ///< the residual is added in the norm's kernel, and attention reads Q, K and V as the
+                                  ///< projection leaves them
+  bool slices_tensors = false;    ///< ZeRO gathers and scatters each tensor slice by slice, which the host starts
   bool fused_elementwise = true;  ///< RMSNorm, rotary positions and gates are one kernel each, not one an operator
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
   double overlapped_share = 0.7;  ///< of a tensor collective that is cut up to overlap with matmuls
@@ -47,6 +51,10 @@ struct Implementation {
   bool keeps_products = false;  ///< a layer that recomputes keeps the results of its other products and of attention
   bool sends_rows_once = false;   ///< to ranks with several experts of a row
   bool overlaps_experts = false;  ///< messages of a micro-batch's experts go beside the work of another micro-batch
+  double cast_bytes = 4;          ///< read and written to cast an element to fp8, for the product and transposed for
+                                  ///< the gradient: 2 and 1 + 1 where scales are those of earlier steps
+  double fp8_product_share = 1;   ///< of the rate of fp8 products with one scale a tensor
+  bool casts_weights = false;     ///< to fp8 before each use, not once a step
   int gradient_bytes = 4;         ///< of an element, as reduced where weights have 16 bits
   Experts experts = {};
 };

@@ -17,7 +17,9 @@ namespace {
 // Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K on a rank, t
 // tensor ranks, e bytes of an activation.
 
-constexpr double attention_block = 128;   // rows of a fused kernel's tile: on the diagonal it computes the masked half
+constexpr double attention_block = 128;  // rows of a fused kernel's tile: on the diagonal it computes the masked half
+constexpr double exponentials =
+    16 * 1.8e9;                           // per second of a processor: 16 a cycle since Volta [CUDA guide, arithmetic]
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
 constexpr double kernels_unfused = 6;     // more, where attention is not one kernel
 constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused the elementwise ones
@@ -46,7 +48,10 @@ struct Block {
         heads(to_double(m.num_heads) / plan.tensor) {}
 
   const Accelerator& device() const { return cluster.device; }
-  double product(double m, double n, double k) const { return product_seconds(device(), layout.precision, m, n, k); }
+  bool is_fp8() const { return layout.precision == Precision::fp8; }
+  double product(double m, double n, double k) const {
+    return product_seconds(device(), layout.precision, m, n, k) / (is_fp8() ? implementation.fp8_product_share : 1);
+  }
 
   // Of the matmuls that the layers list.
   double products(const Work& work) const {
@@ -64,10 +69,9 @@ struct Block {
     const double head_size = to_double(model.head_size());
     const Precision precision = attention_precision(layout.precision);
     if (implementation.fused_attention) {
-      const double flops = 2 * rows * (seen_length() + attention_block) * heads * head_size;
       const MatrixRate& rate = device().rate(precision);
-      pass.products =
-          (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention, length));
+      pass.products = (backward ? 2.5 : 1) * 2 * rows * heads * std::max(head_size, least_head_size(rate)) *
+                      keys_by_share(rate) / rate.peak_flops;
       return pass;
     }
     const double batch = sequences * heads;
@@ -90,10 +94,14 @@ struct Block {
     return (16 / width) * (16 / width);
   }
 
-  // Twice the keys that a query sees, on average over queries and layers: the length, or less with windows.
-  double seen_length() const {
+  // Twice the keys that a query sees, over the share of the peak that a fused kernel reaches with so many, on average
+  // over layers. Windows leave it few.
+  double keys_by_share(const MatrixRate& rate) const {
+    const auto of_layer = [&](double keys) {
+      return (keys + attention_block) / rate.attention(implementation.tuned_attention, keys);
+    };
     if (model.window == 0 || to_double(model.window) >= length)
-      return length;
+      return of_layer(length);
     const double full = to_double(std::min(model.full_layers, model.num_layers)) / to_double(model.num_layers);
     const AttentionShape windowed{.batch = 1,
                                   .sequence_length = static_cast<Index>(length),
@@ -101,16 +109,24 @@ struct Block {
                                   .head_size = 1,
                                   .num_kv_heads = 1,
                                   .window = model.window};
-    return full * length + (1 - full) * 2 * windowed.seen_keys() / length;
+    return full * of_layer(length) + (1 - full) * of_layer(2 * windowed.seen_keys() / length);
+  }
+
+  // Channels of a head whose matmuls take as long as its exponentials. Narrower heads take no less, and the shares of
+  // the peak are those of heads of 128.
+  double least_head_size(const MatrixRate& rate) const {
+    return std::min(128.0, rate.peak_flops / (4 * exponentials * device().processors));
   }
 
   double elementwise(bool backward) const {
     const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
     const double masks = model.residual_dropout > 0 ? 1 : 0;
-    const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
+    const double norms_and_adds =
+        (implementation.fused_residual ? 8 : (backward ? 13 + 2 * masks : 10 + masks)) * e * replicated;
     const double gated = model.gated() ? 1 : 0;
     double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
-    split += 2 * e * rows * (q + 2 * kv);  // heads to the front, and back
+    if (!implementation.fused_residual)
+      split += 2 * e * rows * (q + 2 * kv);  // heads to the front, and back
     if (model.positions != Positions::learned)
       split += 2 * e * rows * (q + kv);  // rotary positions
     if (model.qk_norm)
@@ -119,8 +135,11 @@ struct Block {
       split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
     if (!implementation.fused_elementwise)
       split += (backward ? 2 : 1) * unfused_bytes();
-    if (layout.precision == Precision::fp8)  // casts: 2 bytes read, one written twice (as it is, and transposed)
-      split += 4 * rows * (backward ? 2 * c + ((1 + gated) * f + c) / t + 2 * kv : 2 * c + (c + f) / t);
+    if (is_fp8())
+      split += implementation.cast_bytes * rows *
+               (backward ? 2 * c + ((1 + gated) * f + c) / t + 2 * kv : 2 * c + (c + f) / t);
+    if (is_fp8() && implementation.casts_weights)  // to one form for forward, to the other for backward
+      split += implementation.cast_bytes / 2 * to_double(matrix_parameters_per_layer(model)) / t;
     return traffic_seconds(device(), norms_and_adds + split);
   }
 
@@ -159,8 +178,11 @@ struct Block {
 
   double host(double passes) const {
     const double kernels = kernels_forward + (implementation.fused_attention ? 0 : kernels_unfused);
-    return passes * kernels * device().kernel_seconds * (implementation.compiled ? kernels_compiled : 1);
+    return passes * kernels * start_seconds() * (implementation.compiled ? kernels_compiled : 1);
   }
+
+  // Of the host, to start a kernel; a recorded graph starts all by itself.
+  double start_seconds() const { return implementation.graphed ? 0 : device().kernel_seconds; }
 };
 
 }  // namespace
@@ -202,7 +224,7 @@ namespace {
 // To a block without feed-forward.
 void add_experts(BlockTime& time, const Block& block) {
   const ExpertTime experts = expert_time(block.model, block.cluster, block.layout, block.implementation, block.rows);
-  const double kernels = experts.kernels * block.device().kernel_seconds;
+  const double kernels = experts.kernels * block.start_seconds();
   const auto pass = [&](double products, const PassTime& others) {
     const double work = products + experts.copies + others.products + others.elementwise;
     const double messages = block.implementation.overlaps_experts

@@ -19,6 +19,8 @@ constexpr double adam_bytes = 40;
 // With a kernel an operator: decay, two moments of two operators each, root, quotient, sum, step, norm and clipping.
 constexpr double unfused_adam_bytes = 110;
 
+constexpr double tensors_of_block = 6;  // Q, K and V in one, the output of attention, two of the MLP, two norms
+
 struct Parts {
   BlockTime block;
   BlockTime head;
@@ -247,18 +249,22 @@ class Pricer {
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
   PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
     PhaseSeconds result;
-    double most = 0;   // elements of that stage
-    double whole = 0;  // of them: not sharded but for the optimizer
+    double most = 0;         // elements of that stage
+    double most_blocks = 0;  // of it
+    double whole = 0;        // of its elements: not sharded but for the optimizer
     for (const auto& stage : stages_) {
       double mine = 0;
+      double blocks = 0;
       double sharded = 0;
       for (const ChunkParts& chunk : stage) {
         mine += elements(chunk);
+        blocks += chunk.blocks;
         sharded += sharded_elements(chunk);
       }
       if (mine <= most)
         continue;
       most = mine;
+      most_blocks = blocks;
       whole = mine - sharded;
     }
     const double replicas = layout_.data * layout_.context;
@@ -288,6 +294,8 @@ class Pricer {
     reduce += collective_seconds(cluster(), Collective::all_reduce, copy_axis(layout_), own * gradient_bytes_);
     if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, held * weight_bytes_);
+    if (problem_.implementation.slices_tensors && layout_.zero_stage > 0)
+      result[Phase::data_comm] += 2 * tensors_of_block * most_blocks * axis.size * cluster().device.kernel_seconds;
     const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;

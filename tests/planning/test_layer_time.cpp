@@ -150,7 +150,7 @@ TEST(LayerTime, operators_that_are_kernels_move_more) {
   }
 }
 
-// What a window saves is what its queries do not see: W keys each, and fewer at the start.
+// A window leaves a query W keys, and fewer at the start; a kernel over k of them reaches the share k / (k + 1000).
 TEST(LayerTime, attention_in_a_window_is_that_of_the_keys_seen) {
   const auto seconds = [](Index window, Index full_layers) {
     ModelConfig model = model_preset("llama3-8b");
@@ -160,10 +160,62 @@ TEST(LayerTime, attention_in_a_window_is_that_of_the_keys_seen) {
   };
   const double full = seconds(0, 0);
   EXPECT_EQ(seconds(8192, 0), full) << "a window as long as the sequence is none";
-  const auto unseen = [](double window) { return 8192 - 2 * window * (8192 - (window - 1) / 2) / 8192; };
+  const auto work = [](double keys) { return (keys + 128) * (keys + 1000) / keys; };
+  const auto saved = [&](double window) { return work(8192) - work(2 * window * (8192 - (window - 1) / 2) / 8192); };
   EXPECT_LT(seconds(1024, 0), full);
-  EXPECT_NEAR((full - seconds(1024, 0)) / (full - seconds(4096, 0)), unseen(1024) / unseen(4096), 1e-6);
+  EXPECT_NEAR((full - seconds(1024, 0)) / (full - seconds(4096, 0)), saved(1024) / saved(4096), 1e-6);
   EXPECT_NEAR(seconds(1024, 16), (full + seconds(1024, 0)) / 2, 1e-9 * full) << "half of 32 layers has no window";
+}
+
+// Exponentials are as many in narrow heads, and Blackwell's matmuls of 64 channels wait for them; Ampere's do not.
+TEST(LayerTime, narrow_heads_wait_for_exponentials) {
+  const auto attention = [](const char* cluster, Index head_dim) {
+    ModelConfig model = model_preset("llama3-8b");
+    model.head_dim = head_dim;
+    const auto products = [&] {
+      return block_time(model, cluster_preset(cluster), Layout{}, Implementation{}, 8192).forward.products;
+    };
+    const double full = products();
+    model.window = 1024;
+    return full - products();
+  };
+  EXPECT_NEAR(attention("b200", 64) / attention("b200", 128), 1, 1e-9);
+  EXPECT_NEAR(attention("a100-80", 64) / attention("a100-80", 128), 0.5, 1e-9);
+}
+
+// 8192 rows of Llama 3 8B: the products of forward read 3 x 4096 + 14336 columns, and 218M weights.
+TEST(LayerTime, fp8_is_cast_and_scaled) {
+  const ModelConfig model = model_preset("llama3-8b");
+  const Cluster cluster = cluster_preset("h100");
+  Layout layout;
+  layout.precision = Precision::fp8;
+  Implementation program;
+  const auto forward = [&] { return block_time(model, cluster, layout, program, 8192).forward; };
+  const PassTime plain = forward();
+  const double rate = 3.35e12 * 0.88;
+  program.cast_bytes = 6;
+  EXPECT_NEAR(forward().elementwise - plain.elementwise, 2 * 8192.0 * (3 * 4096 + 14336) / rate, 1e-9);
+  const double cast = forward().elementwise;
+  program.casts_weights = true;
+  EXPECT_NEAR(forward().elementwise - cast, 3 * (4096.0 * (2 * 4096 + 2 * 1024) + 3 * 4096.0 * 14336) / rate, 1e-9);
+  program.fp8_product_share = 0.5;
+  EXPECT_GT(forward().products, 1.5 * plain.products);
+  EXPECT_LT(forward().products, 2 * plain.products) << "attention is in bf16";
+  program = {};
+  program.graphed = true;
+  EXPECT_EQ(forward().host, 0);
+}
+
+// Two adds of 3 bf16 reads and writes become one write each, and heads of 4096 + 2 x 1024 columns are not moved.
+TEST(LayerTime, residual_is_added_by_the_norm) {
+  const Cluster cluster = cluster_preset("h100");
+  Implementation program;
+  const auto elementwise = [&] {
+    return block_time(model_preset("llama3-8b"), cluster, {}, program, 8192).forward.elementwise;
+  };
+  const double apart = elementwise();
+  program.fused_residual = true;
+  EXPECT_NEAR(apart - elementwise(), 2 * 8192.0 * (2 * 4096 + 2 * (4096 + 2048)) / (3.35e12 * 0.88), 1e-9);
 }
 
 // What each choice does to a block, whatever the curve.

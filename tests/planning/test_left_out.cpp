@@ -83,7 +83,7 @@ TEST(LeftOut, intervals_are_judged_by_other_sources) {
     errors.push_back({"kind", "a", 1});
     errors.push_back({"kind", "b", i < 50 ? 0.5 : 2});
   }
-  const std::vector<KindInterval> kinds = kind_intervals(errors);
+  const std::vector<KindInterval> kinds = kind_intervals(errors, 0.03);
   ASSERT_EQ(kinds.size(), 2u);
   EXPECT_EQ(kinds[0].rows, 200u);
   EXPECT_EQ(kinds[0].sources, 2u);
@@ -91,7 +91,7 @@ TEST(LeftOut, intervals_are_judged_by_other_sources) {
   EXPECT_EQ(kinds[0].high, 2);
   EXPECT_EQ(kinds[0].held, 0.5);
   EXPECT_EQ(kinds[1].held, 0.5);
-  EXPECT_EQ(kind_intervals({{"kind", "a", 1}})[0].held, 0) << "no other source holds it";
+  EXPECT_EQ(kind_intervals({{"kind", "a", 1}}, 0.03)[0].held, 0) << "no other source holds it";
 }
 
 // Differences below 10 % are right half of the time, those beyond it always: the share where 9 of 10 are right.

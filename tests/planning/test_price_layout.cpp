@@ -249,6 +249,17 @@ TEST(PriceLayout, zero_2_reduces_every_microbatch) {
   EXPECT_GT(price("data=16,zero=2", 1024).step_seconds, price("data=16,zero=1", 1024).step_seconds);
 }
 
+// 40 blocks of 6 tensors, each in 16 slices that the host starts twice.
+TEST(PriceLayout, slices_of_tensors_are_started_one_by_one) {
+  PlanProblem problem = problem_of("gpt3-13b", "a100-80:2");
+  const auto messages = [&](const char* text) { return price_layout(problem, layout_of(text, 16))[Phase::data_comm]; };
+  const double together = messages("data=16,zero=1");
+  const double unsharded = messages("data=16,zero=0");
+  problem.implementation.slices_tensors = true;
+  EXPECT_NEAR(messages("data=16,zero=1") - together, 2 * 40 * 6 * 16 * 8e-6, 1e-9);
+  EXPECT_EQ(messages("data=16,zero=0"), unsharded);
+}
+
 // Every micro-batch ZeRO-3 gathers weights twice and scatters gradients: 2 + 2 + 4 bytes an element, 4 + 4 + 4 in fp32.
 TEST(PriceLayout, zero_3_gathers_weights_as_wide_as_they_are) {
   PlanProblem problem = problem_of("gpt3-13b", "a100-80:2");

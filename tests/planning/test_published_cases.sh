@@ -14,7 +14,7 @@ expect 0 '"median"' "$program" "$tables/published_rows.csv" --json
 says '"sources"' '"p95"' '"origin"'
 
 # The README beside the tables explains each of their columns.
-for column in $(head -qn 1 "$tables"/{published,other,expert}_rows.csv | tr ',' '\n' | sort -u); do
+for column in $(head -qn 1 "$tables"/{published,other,expert,fp8}_rows.csv | tr ',' '\n' | sort -u); do
   grep -q "^|.*\`$column\`.*|.*|" "$tables/../published/README.md" || fail "README.md does not explain the column $column" /dev/null
 done
 

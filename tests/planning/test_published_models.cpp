@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "io/file.hpp"
 #include "tests/published/case_report.hpp"
+#include "tests/published/published_sizes.hpp"
 
 namespace espalier {
 namespace {
@@ -112,6 +113,56 @@ TEST(PublishedModels, heads_that_do_not_divide_are_rounded_up) {
   EXPECT_EQ(cases[0].published.problem.model.head_size(), 129);
   EXPECT_EQ(cases[1].published.problem.model.num_heads, 112);
   EXPECT_EQ(cases[1].published.problem.model.head_size(), 128);
+}
+
+// 10 heads of keys and values on 4 ranks are 12, 6 on 8 are 8; query heads are a multiple of both.
+TEST(PublishedModels, widths_that_do_not_divide_are_rounded_up) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,kv_heads,ffn_hidden,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,"
+      "precision,recompute,iter_time_s\n"
+      "a,x,40,5120,40,10,13653,50257,2048,A100-80GB,8,4,2,1,64,1,bf16,full,10\n"
+      "b,x,40,6144,48,6,16384,50257,2048,A100-80GB,8,8,1,1,64,1,bf16,full,10\n");
+  ASSERT_TRUE(cases[0].price && cases[1].price) << cases[0].published.why_not << cases[1].published.why_not;
+  const ModelConfig& on_four = cases[0].published.problem.model;
+  EXPECT_EQ(on_four.num_kv_heads, 12);
+  EXPECT_EQ(on_four.num_heads, 48);
+  EXPECT_EQ(on_four.ffn_hidden_size, 13656);
+  EXPECT_EQ(cases[1].published.problem.model.num_kv_heads, 8);
+  EXPECT_EQ(cases[1].published.problem.model.num_heads, 48);
+}
+
+// 28 blocks of 113M and a head of 403M on two stages: half of all work lies in the first 16 blocks.
+TEST(PublishedModels, stages_have_blocks_by_their_work) {
+  const auto cases = price_table(
+      "id,source,layers,hidden,heads,ffn_hidden,vocab,seq_len,gpu,gpus,tp,pp,vp,dp,global_batch_seqs,micro_batch,"
+      "precision,"
+      "recompute,iter_time_s,activation,program\n"
+      "a,x,28,3072,32,8192,131072,4096,H100,8,1,2,1,4,256,2,bf16,none,10,swiglu,fused_attention\n"
+      "b,x,28,3072,32,8192,131072,4096,H100,8,1,2,1,4,256,2,bf16,none,10,swiglu,fused_attention balances_stages\n");
+  ASSERT_TRUE(cases[0].price && cases[1].price);
+  EXPECT_EQ(balanced_blocks(cases[0].published.problem.model, 2), (std::vector<Index>{16, 12}));
+  EXPECT_TRUE(cases[0].layout.layers.empty());
+  EXPECT_EQ(cases[1].layout.layers, (std::vector<Index>{16, 12}));
+  EXPECT_LT(*cases[1].predicted_seconds, *cases[0].predicted_seconds);
+}
+
+// Steps of Llama 3 8B by torchao: scales of rows cost more than those of tensors.
+TEST(PublishedModels, what_fp8_is_scaled_by_has_a_price) {
+  const auto seconds = [](const std::string& scaling) {
+    const auto cases = price_table(
+        "id,source,layers,hidden,heads,kv_heads,ffn_hidden,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,"
+        "micro_batch,precision,zero_stage,recompute,iter_time_s,fp8_scaling\n"
+        "a,x,32,4096,32,8,14336,128256,8192,H100,8,1,1,8,8,1,fp8,3,none,1," +
+        scaling + "\n");
+    EXPECT_EQ(cases[0].published.why_not, scaling == "column" ? "fp8_scaling is unknown: column" : "");
+    return cases[0].predicted_seconds.value_or(0);
+  };
+  EXPECT_EQ(seconds(""), seconds("delayed"));
+  EXPECT_GT(seconds("tensor"), seconds("delayed"));
+  EXPECT_EQ(seconds("block"), seconds("tensor"));
+  EXPECT_GT(seconds("row"), 1.1 * seconds("tensor"));
+  EXPECT_LT(seconds("row"), 1.3 * seconds("tensor"));
+  EXPECT_EQ(seconds("column"), 0);
 }
 
 }  // namespace

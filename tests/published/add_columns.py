@@ -14,7 +14,7 @@ import re
 import sys
 
 ABSENT = {"", "-", "--", "?", "n/a", "na", "nan", "null", "unknown"}
-COLUMNS = ["program", "gradient_bytes", "extra_state_bytes", "zero_stage", "sequence_parallel", "schedule", "activation",
+COLUMNS = ["program", "fp8_scaling", "gradient_bytes", "extra_state_bytes", "zero_stage", "sequence_parallel", "schedule", "activation",
            "tied_embeddings", "moe", "flop_count", "comparable", "memory_of", "memory_unit", "memory_by", "analytic", "framework", "micro_batch",
            "vp", "network_gbps", "network_gb_per_s", "recompute_share", "experts", "top_k", "expert_parallel"]
 
@@ -157,6 +157,9 @@ def program(row: Row) -> str:
         "recomputes_last_product": row.is_old or row.is_megatron or row.is_nemo,
         "one_ring": row.is_old and row.fully_sharded,
         "compiled": is_compiled,
+        "balances_stages": said.says("nanotron"),
+        "fused_residual": said.says("llm c "),
+        "slices_tensors": said.says("nanotron"),
         "fused_elementwise": elementwise,
         "fused_optimizer": elementwise or said.says("torchtitan", "deepspeed"),
         "fused_loss": fused_loss(row),
@@ -188,6 +191,21 @@ def schedule(row: Row) -> str:
     if name == "1f1b":
         return name
     return "interleaved" if name.startswith(("1f1b", "interleaved")) else ""
+
+
+def fp8_scaling(row: Row) -> str:
+    """torchao scales tensors, unless it is told. NeMo took scales of earlier steps; recipes of Megatron-Bridge find them first, on Blackwell
+    of each block of 32."""
+    if "fp8" not in row.text("precision").lower() and "fp4" not in row.text("precision").lower():
+        return ""
+    for name, words in (("row", ("rowwise",)), ("tensor", ("tensorwise",)), ("block", ("mxfp8",)), ("delayed", ("delayed",))):
+        if row.said.says(*words):
+            return name
+    if row.said.says("torchtitan"):
+        return "tensor"
+    if row.said.says("megatron bridge", "megatronbridge"):
+        return "block" if re.search(r"B[23]00", row.text("gpu")) else "tensor"
+    return "delayed"
 
 
 FRAMEWORKS = (("bigscience", "megatron-deepspeed"), ("llm foundry", "llm-foundry"), ("torchtitan", "torchtitan"), ("nanotron", "nanotron"),
@@ -266,6 +284,7 @@ def facts_of(row: Row) -> dict[str, str]:
     not_comparable = any(text in notes for text in ("times not representative", "DO NOT")) or "functional_tests" in row.text("source")
     return {
         "program": program(row),
+        "fp8_scaling": fp8_scaling(row),
         "gradient_bytes": "2" if in_16_bits else "4",
         "extra_state_bytes": "4" if of_fp16 else "0",
         "zero_stage": "0" if row.is_old else "1",

@@ -11,8 +11,6 @@
 namespace espalier {
 namespace {
 
-constexpr double outside = 0.04;  // of the rows, on either side: other sources err more
-
 // Rows of a source count by the root of their number, as in the fit.
 class Ratios {
  public:
@@ -46,7 +44,7 @@ class Ratios {
 
 }  // namespace
 
-std::vector<KindInterval> kind_intervals(const std::vector<KindError>& errors) {
+std::vector<KindInterval> kind_intervals(const std::vector<KindError>& errors, double outside) {
   std::map<std::string, Ratios> ratios;
   for (const KindError& error : errors)
     ratios[error.kind].add(error);

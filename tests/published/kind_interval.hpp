@@ -26,7 +26,9 @@ struct KindInterval {
 };
 
 /// Of each kind, and last of all rows together, of which only `rows` and `held` are filled in; none of no rows.
-std::vector<KindInterval> kind_intervals(const std::vector<KindError>& errors);
+/// @param outside part of the rows that lies below an interval, and above: less than a twentieth, since other sources
+///   err more
+std::vector<KindInterval> kind_intervals(const std::vector<KindError>& errors, double outside);
 
 /// One layout of a problem, priced without its source.
 struct LayoutRow {

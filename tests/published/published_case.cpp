@@ -19,6 +19,7 @@
 #include "planning/to_double.hpp"
 #include "tests/published/published_model.hpp"
 #include "tests/published/published_program.hpp"
+#include "tests/published/published_sizes.hpp"
 #include "tests/published/published_space.hpp"
 #include "tests/published/published_time.hpp"
 
@@ -88,6 +89,7 @@ constexpr std::array known_columns{"id",
                                    "expert_ffn",
                                    "expert_parallel",
                                    "program",
+                                   "fp8_scaling",
                                    "gradient_bytes",
                                    "extra_state_bytes",
                                    "sequence_parallel",
@@ -213,18 +215,6 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
     refuse(read, fmt::format("{} has no {}", *device, to_string(read.space.precisions.front())));
 }
 
-// Heads that the tensor ranks cannot share are priced as the next number that they can.
-void round_heads_up(PublishedCase& read) {
-  ModelConfig& model = read.problem.model;
-  const Index ranks = read.space.tensor.value_or(1);
-  if (model.num_heads < 1 || model.num_heads % ranks == 0)
-    return;
-  model.head_dim = model.head_size();
-  model.num_heads = (model.num_heads + ranks - 1) / ranks * ranks;
-  if (model.num_kv_heads > 0 && model.num_heads % model.num_kv_heads != 0)
-    model.num_kv_heads = 0;
-}
-
 // The parameters that are told against those of the shape. More of them are experts, which no shape tells.
 void check_parameters(PublishedCase& read) {
   if (!read.why_not.empty() || read.parameters <= 0)
@@ -278,7 +268,8 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
   read.space = published.space;
   read.problem.implementation.recompute_share = published.recompute_share;
   read.problem.implementation.keeps_products = published.keeps_products;
-  round_heads_up(read);
+  round_sizes_up(read.problem.model, read.space.tensor.value_or(1));
+  read.balances_stages = program.balances_stages;
   read_device(row, calibrated, read);  // before what the degrees contradict: no correction of them would price it
   refuse(read, published.why_not);
   read_measured(row, read);
@@ -380,6 +371,8 @@ PricedCase price_case(PublishedCase published) {
         all.empty() ? "its degrees do not multiply to its devices" : why_impossible(read.problem, all.front());
     return priced;
   }
+  if (read.balances_stages && layout->pipeline > 1)
+    layout->layers = balanced_blocks(read.problem.model, layout->num_parts());
   priced.layout = *layout;
   priced.price = price_layout(read.problem, *layout);
   priced.too_large = why_too_large(read.problem, *priced.price);

@@ -22,12 +22,13 @@ struct PublishedCase {
   std::string why_not;    ///< why its time cannot be priced; empty when it can
   bool timed = false;     ///< has a comparable step time
   double measured_seconds = 0;
-  double measured_bytes = 0;  ///< 0: none published
-  bool analytic = false;      ///< its memory is a formula's
-  bool states_only = false;   ///< of which only weights, gradients and optimizer count
-  bool last_stage = false;    ///< its memory is that of the last rank
-  bool one_block = false;     ///< its time is that of one block, forward and backward
-  double parameters = 0;      ///< published, where there is no shape
+  double measured_bytes = 0;     ///< 0: none published
+  bool analytic = false;         ///< its memory is a formula's
+  bool states_only = false;      ///< of which only weights, gradients and optimizer count
+  bool last_stage = false;       ///< its memory is that of the last rank
+  bool balances_stages = false;  ///< its program gives stages blocks by their work, not by their number
+  bool one_block = false;        ///< its time is that of one block, forward and backward
+  double parameters = 0;         ///< published, where there is no shape
   PlanProblem problem;
   PublishedMemory memory;
   LayoutSpace space;  ///< what is not published is open

@@ -13,6 +13,7 @@ namespace espalier {
 struct PublishedProgram {
   Implementation implementation;
   PublishedMemory memory;
+  bool balances_stages = false;  ///< blocks of pipeline stages by their work
 };
 /// @throws Error (data) for a word of `program` that is unknown.
 PublishedProgram published_program(const CsvRow& row);

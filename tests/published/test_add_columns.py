@@ -60,7 +60,17 @@ class TestFacts(unittest.TestCase):
         self.assertEqual(facts("x", "experts=8; top_k=2")["top_k"], "2")
         self.assertEqual(facts("x", "top-1 accuracy, step 4")["expert_parallel"], "")
 
+    def test_what_scales_fp8(self):
+        for source, gpu, notes, scaling in (("NVIDIA/NeMo", "H100", "", "delayed"), ("NVIDIA-NeMo/Megatron-Bridge", "H100", "", "tensor"),
+                                            ("NVIDIA-NeMo/Megatron-Bridge", "GB200", "", "block"), ("pytorch/torchtitan", "H200", "", "tensor"),
+                                            ("pytorch/torchtitan", "H200", "float8 rowwise", "row"), ("x", "B200", "MXFP8", "block")):
+            self.assertEqual(facts(source, notes, gpu=gpu, precision="fp8")["fp8_scaling"], scaling, (source, gpu, notes))
+        self.assertEqual(facts("pytorch/torchtitan", "rowwise")["fp8_scaling"], "")
+
     def test_programs_are_told_apart(self):
+        self.assertLess({"slices_tensors", "balances_stages"}, program("huggingface/nanotron"))
+        self.assertIn("fused_residual", program("karpathy/llm.c@f1e2:README.md"))
+        self.assertFalse({"slices_tensors", "balances_stages", "fused_residual"} & program("NVIDIA/Megatron-LM"))
         for name in ("NVIDIA-NeMo/Megatron-Bridge@abc:docs/performance-summary.md 25.11", "nemo:25.04", "NeMo Framework", "megatron_bridge"):
             self.assertLess({"tuned_attention", "overlaps_tensor", "fused_elementwise", "fused_optimizer"}, program(name), name)
             self.assertEqual(facts(name)["gradient_bytes"], "2")
