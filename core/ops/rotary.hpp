@@ -6,8 +6,8 @@
 #include "core/tensor.hpp"
 
 // Rotary positions (Su et al., RoFormer, 2021): channels i and i + HR/2 of a head are a pair, as in Hugging Face's
-// models, which at position p is rotated by the angle p f(i). The first HR of the HS channels of a head are rotated, the
-// others stay:
+// models, which at position p is rotated by the angle p f(i). The first HR of the HS channels of a head are rotated,
+// the others stay:
 //   (a, b) -> (a cos - b sin, b cos + a sin)
 // A score q.k then depends on the distance of its positions. Nothing is saved for backward, which rotates gradients
 // back.
@@ -16,7 +16,8 @@ namespace espalier {
 
 /// table(p, :) = [cosines | sines] of p f, times the attention factor: computed in fp64 on the host.
 template <class S>
-void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table /* (P, HR), = */, const RotaryFrequencies& frequencies);
+void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table /* (P, HR), = */,
+                       const RotaryFrequencies& frequencies);
 
 /// Where rows stand: row n at position of_rows(n), or, without these, at n % T. All are below P.
 struct RowPositions {
