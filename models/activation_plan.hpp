@@ -48,7 +48,7 @@ class ActivationPlan {
     Tensor<int, 1> embedding;             ///< where the embedding is
     typename Head<P>::Scratch head;
     Tensor<T, 2> full;           ///< (N, C), where TensorParallel needs it
-    Tensor<State<T>, 2> rotary;  ///< (T, R), of rotary positions
+    Tensor<State<T>, 2> rotary;  ///< (T, HR), of rotary positions
   };
 
   ActivationPlan() = default;

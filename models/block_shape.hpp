@@ -21,10 +21,10 @@ struct BlockShape {
   AttentionShape attention{};  ///< B, T, NH/tp, HS, NKV/tp, W
   Index rows = 0;              ///< R, of the residual stream: N = B*T, or N/tp under sequence parallelism
   Index channels = 0;          ///< C
-  Index kv_channels = 0;       ///< columns of K, and of V: NKV*HS/tp
+  Index kv_channels = 0;       ///< columns of the keys, and of the values: NKV*HS/tp
   Index ffn = 0;               ///< F/tp
   Index up = 0;                ///< columns of the way up: F/tp, or 2F/tp with a gate
-  Index rotary = 0;            ///< R, channels of a head that are rotated
+  Index rotary = 0;            ///< HR, channels of a head that are rotated
   Norm norm = Norm::layernorm;
   bool bias = true;
   bool qkv_bias = true;
@@ -32,9 +32,9 @@ struct BlockShape {
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
   bool drops_residual = false;
   DropoutPlace dropout = {};
-  Index vocabulary = 0;     ///< V/tp; the first ranks have one more where it does not divide
+  Index vocabulary = 0;     ///< V/tp, rows of the token table; the first ranks have one more where it does not divide
   Index positions = 0;      ///< P, that are learned
-  Index logit_rows = 0;     ///< K, of the head, that exist at a time
+  Index logit_rows = 0;     ///< NL, rows of logits that exist at a time
   Index logit_columns = 0;  ///< Vp: V/tp and, on GPUs, columns of zeros
   int tensor_size = 1;      ///< tp
   bool sequence_parallel = false;

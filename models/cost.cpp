@@ -6,10 +6,9 @@
 
 #include "core/with_scalar_type.hpp"
 #include "models/activation_plan.hpp"
+#include "models/declared_parameters.hpp"
 
 namespace espalier {
-
-Index norm_parameters(const ModelConfig& model) { return (model.norm == Norm::rmsnorm ? 1 : 2) * model.hidden_size; }
 
 Index matrix_parameters_per_layer(const ModelConfig& model) {
   const Index c = model.hidden_size;
@@ -17,23 +16,10 @@ Index matrix_parameters_per_layer(const ModelConfig& model) {
   return attention + (model.gated() ? 3 : 2) * c * model.ffn_hidden_size;
 }
 
-Index parameters_per_layer(const ModelConfig& model) {
-  const Index of_qkv = model.q_size() + 2 * model.kv_size();
-  const Index of_others = 2 * model.hidden_size + (model.gated() ? 2 : 1) * model.ffn_hidden_size;
-  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) + (model.qk_norm ? 2 * model.head_size() : 0) +
-         (model.has_qkv_bias() ? of_qkv : 0) + (model.bias ? of_others : 0);
-}
-
-Index embedding_parameters(const ModelConfig& model) {
-  return (model.vocab_size + model.learned_positions()) * model.hidden_size;
-}
-
-Index head_parameters(const ModelConfig& model) {
-  return norm_parameters(model) + (model.tied_embeddings ? 0 : model.vocab_size * model.hidden_size);
-}
-
 Index num_parameters(const ModelConfig& model) {
-  return model.num_layers * parameters_per_layer(model) + embedding_parameters(model) + head_parameters(model);
+  const ParameterRecording& declared = parameter_recording(model, {});
+  return model.num_layers * declared.block().num_elements() + declared.embedding().num_elements() +
+         declared.head().num_elements();
 }
 
 double model_flops_per_token(const ModelConfig& model, Index sequence_length, double attention_share) {

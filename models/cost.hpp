@@ -11,20 +11,8 @@
 
 namespace espalier {
 
-/// Elements of one norm: scales, and offsets where it has them.
-Index norm_parameters(const ModelConfig& model);
-
 /// Elements of the weight matrices of one block: attention 2 C HS (NH + NKV), feed-forward 2 or 3 C F.
 Index matrix_parameters_per_layer(const ModelConfig& model);
-
-/// Elements of one block, norms and biases included.
-Index parameters_per_layer(const ModelConfig& model);
-
-/// Elements of token and position embedding.
-Index embedding_parameters(const ModelConfig& model);
-
-/// Elements behind the last block: final norm, and the head where it is not tied.
-Index head_parameters(const ModelConfig& model);
 
 /// Elements of all weights, a tied head counted once. For GPT: P = 12 L C^2 (1 + 13/(12 C) + (V + T)/(12 L C))
 /// [Narayanan et al. 2021, eq. 2].

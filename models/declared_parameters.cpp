@@ -3,6 +3,8 @@
 #include "models/declared_parameters.hpp"
 
 #include <algorithm>
+#include <list>
+#include <utility>
 
 #include "models/embedding.hpp"
 #include "models/head.hpp"
@@ -29,6 +31,13 @@ Index DeclaredParameters::num_elements() const {
   Index sum = 0;
   for (const Parameter& parameter : parameters)
     sum += parameter.size;
+  return sum;
+}
+
+Index DeclaredParameters::num_stored() const {
+  Index sum = 0;
+  for (const Parameter& parameter : parameters)
+    sum += parameter.padded_rows() * (parameter.size / parameter.local_shape[0]);
   return sum;
 }
 
@@ -82,6 +91,18 @@ DeclaredParameters ParameterRecording::of(const std::vector<ChunkLayers>& chunks
       append(head_, c, chunks[c].count + 1);
   }
   return all;
+}
+
+const ParameterRecording& parameter_recording(const ModelConfig& model, const TensorPart& part) {
+  thread_local ModelConfig recorded;
+  thread_local std::list<std::pair<TensorPart, ParameterRecording>> recordings;
+  if (recorded != model) {
+    recordings.clear();
+    recorded = model;
+  }
+  const auto known = std::ranges::find(recordings, part, &std::pair<TensorPart, ParameterRecording>::first);
+  return known != recordings.end() ? known->second
+                                   : recordings.emplace_back(part, ParameterRecording(model, part)).second;
 }
 
 }  // namespace espalier

@@ -26,6 +26,7 @@ struct DeclaredParameters {
   Index flat_size = 0;
 
   Index num_elements() const;  ///< of this rank, without padding
+  Index num_stored() const;    ///< with the rows of zeros of TensorPart::row_multiple
 };
 
 /// What the layers of a model declare: recorded from one of each kind, without memory.
@@ -37,13 +38,19 @@ class ParameterRecording {
   DeclaredParameters of(const std::vector<ChunkLayers>& chunks) const;
 
   const DeclaredParameters& block() const { return block_; }
+  const DeclaredParameters& embedding() const { return embedding_; }
+  const DeclaredParameters& table() const { return table_; }  ///< of the tokens, where a stage holds it for a tied head
+  const DeclaredParameters& head() const { return head_; }
 
  private:
   DeclaredParameters embedding_;
-  DeclaredParameters table_;  // of a tied head without the embedding
+  DeclaredParameters table_;
   DeclaredParameters block_;
   DeclaredParameters head_;
   bool tied_;
 };
+
+/// The recording, made once: valid until another model is asked for.
+const ParameterRecording& parameter_recording(const ModelConfig& model, const TensorPart& part);
 
 }  // namespace espalier

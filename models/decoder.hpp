@@ -137,7 +137,7 @@ class Decoder {
   /// What generation keeps of its sequences, and where the rows stand that are taken in.
   struct Cache {
     std::vector<Tensor<T, 3>> layers;  ///< (S, P, 2 KV), by block
-    Tensor<State<T>, 2> rotary;        ///< (P, R)
+    Tensor<State<T>, 2> rotary;        ///< (P, HR)
     CachedRows rows;                   ///< for the most rows
   };
 

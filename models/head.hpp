@@ -13,7 +13,7 @@
 namespace espalier {
 
 /// Final norm, language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
-/// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in
+/// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of NL, and in
 /// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
 /// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
 /// backward has the norm left.
@@ -29,9 +29,9 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (K, Vp): Vl and, on GPUs, columns of zeros, see LogitSizes
+    Tensor<T, 2> logits;             ///< (NL, Vp): Vl and, on GPUs, columns of zeros, see LogitSizes
     Tensor<State<T>, 1> losses;      ///< (N)
-    Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
+    Tensor<State<T>, 1> largest;     ///< (NL), of the logits of all ranks; only where the vocabulary is cut
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
   };
 
@@ -131,7 +131,7 @@ class Head {
     tensor_->reduce(exec, saved.norm.y);
   }
 
-  /// After forward, our logits (count, Vl) of rows [first, first + count); count is K at most.
+  /// After forward, our logits (count, Vl) of rows [first, first + count); count is NL at most.
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
     ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)), "more rows than there is room for");
     return without_padding(logits_of(exec, rows_of(tensor_->gather(exec, saved.norm.y), first, count), scratch));
@@ -181,7 +181,7 @@ class Head {
     }
   }
 
-  // The statistics of our columns, then of all: two small all_reduces of K and 2K values.
+  // The statistics of our columns, then of all: two small all_reduces of NL and 2 NL values.
   void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
                   Scratch& scratch) const {
     const auto count = static_cast<Index>(logits.extent(0));

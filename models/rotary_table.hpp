@@ -13,9 +13,9 @@ class RotaryTable {
  public:
   explicit RotaryTable(const ModelConfig& config) : config_(config.rotary) { config_.size = config.rotary_size(); }
 
-  /// Fills `table` and uses it from now on; whoever allocated it keeps it. R = 0: positions are not rotary.
+  /// Fills `table` and uses it from now on; whoever allocated it keeps it. HR = 0: positions are not rotary.
   /// @param longest sequence that the frequencies are for, where they depend on it
-  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, Index longest) {
+  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, HR) */, Index longest) {
     table_ = table;
     if (table.extent(1) > 0)
       make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, longest));
@@ -36,7 +36,7 @@ class RotaryTable {
 
  private:
   RotaryConfig config_;
-  Tensor<State<T>, 2> table_;  // (T, R)
+  Tensor<State<T>, 2> table_;  // (T, HR)
 };
 
 }  // namespace espalier

@@ -3,7 +3,6 @@
 #include "models/state_memory.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "parallel/reduction/counted_ranges.hpp"
 #include "parallel/reduction/reduction_shares.hpp"
@@ -65,42 +64,32 @@ class StageStates {
     reducer_.layer_times = of_.layer_times;
   }
 
+  // Of as many ranks as there is time to look at, at least the first and the last: they differ by a row a slice.
   MemoryByCategory most(AlikeRanks ranks) const {
-    const bool may_bound = !options_.copies_state;  // whose parts are counted rank by rank
-    if (may_bound && num_slices() > (layout_.zero_stage < 2 ? most_slices : most_slices_of_layers))
-      return memory_of(rough_share(group_ranks(ranks.first, 0)), 0);
-    if (may_bound && Index{ranks.end - ranks.first} * layout_.data > most_ranks) {
-      const GroupRanks first = group_ranks(ranks.first, 0);
-      return memory_of(shares(plan_of(first), first).most(), 0);
-    }
-    const int shards = mesh_.replicas_of_a_copy();
+    const ReductionShares shares(of_.declared.segments, of_.declared.parameters, group_ranks(ranks.first, 0), reducer_,
+                                 state_size());
+    const Index all = Index{ranks.end - ranks.first} * layout_.data;
+    const Index in_time = most_slices / std::max<Index>(1, static_cast<Index>(shares.num_buckets()));
+    const Index wanted = all > most_ranks ? sample_ranks : all;
+    const Index seen = options_.copies_state ? all : std::min(wanted, std::max<Index>(in_time, 2));
     MemoryByCategory most;
-    for (int rank = ranks.first; rank < ranks.end; ++rank) {
-      std::optional<ReductionShares> alike;  // of replicas that cut alike
-      bool has_second = false;
-      for (int shard = 0; shard < shards; ++shard) {
-        const GroupRanks first = group_ranks(rank, shard);
-        ReductionPlan plan;
-        if (!alike || has_second || options_.copies_state) {
-          plan = plan_of(first);
-          alike.emplace(shares(plan, first));
-          has_second = !plan.second.empty();
-        }
-        for (int replica = shard; replica < layout_.data; replica += shards) {
-          const std::uint64_t copy = options_.copies_state ? checkpoint_copy(plan, place(rank, replica)) : 0;
-          const MemoryByCategory memory = memory_of(alike->of(group_ranks(rank, replica)), copy);
-          if (memory.total() >= most.total())
-            most = memory;
-        }
-      }
+    for (Index i = 0; i < seen; ++i) {
+      const Index which = seen > 1 ? i * (all - 1) / (seen - 1) : 0;
+      const int rank =
+          place(ranks.first + static_cast<int>(which / layout_.data), static_cast<int>(which % layout_.data));
+      const GroupRanks ours = mesh_.group_ranks(rank);
+      const MemoryByCategory memory =
+          memory_of(shares.of(ours), options_.copies_state ? checkpoint_copy(plan_of(ours), rank) : 0);
+      if (memory.total() >= most.total())
+        most = memory;
     }
     return most;
   }
 
  private:
-  static constexpr Index most_ranks = 64;         // whose shares are told one by one
-  static constexpr double most_slices = 1 << 17;  // that are cut for that
-  static constexpr double most_slices_of_layers = 1 << 23;
+  static constexpr Index most_ranks = 64;        // of which all are looked at
+  static constexpr Index sample_ranks = 8;       // of more
+  static constexpr Index most_slices = 1 << 17;  // of them
 
   int place(int tensor_rank, int replica) const {
     return mesh_.rank_at(PerAxis::coordinates(tensor_rank, replica, stage_));
@@ -109,48 +98,6 @@ class StageStates {
   Index state_size() const { return static_cast<Index>(size_of(options_.types.state())); }
   ReductionPlan plan_of(const GroupRanks& ranks) const {
     return plan_reduction(of_.declared.segments, of_.declared.parameters, ranks, reducer_, state_size());
-  }
-  ReductionShares shares(const ReductionPlan& plan, const GroupRanks& ranks) const {
-    return {plan, ranks, reducer_, of_.declared.flat_size, state_size()};
-  }
-
-  double num_slices() const {
-    const double bytes = static_cast<double>(of_.declared.flat_size) * static_cast<double>(state_size());
-    return layout_.data * (bytes / static_cast<double>(reducer_.bucket_bytes) + reducer_.buckets);
-  }
-
-  // Where slices are too many to cut them: each may have a row more than its share.
-  ReductionShare rough_share(const GroupRanks& ranks) const {
-    Index row = 1;
-    for (const Parameter& parameter : of_.declared.parameters)
-      row = std::max(row, parameter.local_shape.size() > 1 ? parameter.local_shape.back() : 1);
-    struct Sum {
-      Index elements = 0, in_units = 0, segments = 0;
-    };
-    std::map<GroupKey, Sum> sums;
-    for (const Segment& segment : of_.declared.segments) {
-      const bool is_layer = segment.block >= 1 && segment.block <= of_.layers;
-      const Index times = is_layer ? reducer_.times_of(static_cast<std::size_t>(segment.block) - 1) : 1;
-      Sum& sum = sums[ranks.at(segment.group).joins];
-      sum.elements += times * segment.size;
-      sum.in_units += is_layer ? times * segment.size : 0;
-      sum.segments += times;
-    }
-    ReductionShare share;
-    for (const auto& [key, sum] : sums) {
-      const GroupRank& ours = ranks.at(key);
-      const Index size = ours.size;
-      const Index owners = ours.has_copies ? size : size * ours.second_size;
-      const Index bucket = std::min(sum.elements, reducer_.bucket_bytes / state_size());
-      const Index buckets = sum.elements / std::max<Index>(1, bucket) + sum.segments;
-      const auto slices = [&](Index elements) { return std::min(elements, elements / owners + buckets * row); };
-      share.owned += slices(sum.elements);
-      share.owned_in_units += slices(sum.in_units);
-      share.buffer_bytes += to_bytes(
-          std::min<Index>(buckets, reducer_.buckets_in_flight) * std::min(bucket, bucket / size + row) * (size - 1),
-          state_size());
-    }
-    return share;
   }
 
   Index num_layers() const { return of_.layer_times.empty() ? of_.layers : of_.layer_times.front() + 1; }
@@ -233,15 +180,9 @@ MemoryByCategory StateMemory::most(const Layout& layout, const MemoryOptions& op
   const auto [known, is_new] = known_.try_emplace(std::move(key));
   if (is_new) {
     const TensorPart part{ranks.first, layout.tensor, layout.sequence_parallel, options.logits.multiple};
-    known->second = StageStates(layout, options, stage, all, recording(part)).most(ranks);
+    known->second = StageStates(layout, options, stage, all, parameter_recording(model_, part)).most(ranks);
   }
   return known->second;
-}
-
-const ParameterRecording& StateMemory::recording(const TensorPart& part) {
-  const auto known = std::ranges::find(recordings_, part, &std::pair<TensorPart, ParameterRecording>::first);
-  return known != recordings_.end() ? known->second
-                                    : recordings_.emplace_back(part, ParameterRecording(model_, part)).second;
 }
 
 }  // namespace espalier

@@ -29,10 +29,7 @@ class StateMemory {
                         const std::vector<ChunkLayers>& chunks, AlikeRanks ranks);
 
  private:
-  const ParameterRecording& recording(const TensorPart& part);
-
   ModelConfig model_;
-  std::vector<std::pair<TensorPart, ParameterRecording>> recordings_;
   std::map<std::vector<double>, MemoryByCategory> known_;
 };
 

@@ -5,8 +5,20 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "planning/run_cost.hpp"
 
 namespace espalier {
+
+namespace {
+
+// As an option takes it: "58070".
+std::string option_number(double value) {
+  std::string text = rounded_text(value, 4);
+  std::erase(text, ',');
+  return text;
+}
+
+}  // namespace
 
 std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) {
   constexpr double rounding = 0.001;  // so that the nearest goal, as it is printed, can be reached
@@ -18,10 +30,10 @@ std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) 
                        .nearest = fmt::format("--max-step-seconds {:.4g}", (1 + rounding) * best.step_seconds)});
   if (goal.least_tokens_per_second)
     results.push_back(
-        {.asked = fmt::format("at least {:.4g} tokens per second", *goal.least_tokens_per_second),
-         .reached = fmt::format("{:.4g} tokens per second", best.tokens_per_second),
+        {.asked = fmt::format("at least {} tokens per second", rounded_text(*goal.least_tokens_per_second, 4)),
+         .reached = fmt::format("{} tokens per second", rounded_text(best.tokens_per_second, 4)),
          .margin = best.tokens_per_second / *goal.least_tokens_per_second - 1,
-         .nearest = fmt::format("--min-tokens-per-second {:.4g}", (1 - rounding) * best.tokens_per_second)});
+         .nearest = "--min-tokens-per-second " + option_number((1 - rounding) * best.tokens_per_second)});
   return results;
 }
 

@@ -240,11 +240,11 @@ std::string joint_job_text(const std::vector<PlanProblem>& problems, const Joint
   return fmt::format(
       "one job across both: {}.\n"
       "It has {}, then {}.\n"
-      "A step takes {} ({}), which is {:.4g} tokens/s{}.\n"
+      "A step takes {} ({}), which is {} tokens/s{}.\n"
       "A micro-batch of all replicas takes {} over the link between them.\n"
       "Estimated only: no job has run across two clusters.\n",
       job.layout.text(), side(job.first, job.first_stages), side(1 - job.first, job.layout.pipeline - job.first_stages),
-      time_text(job.step_seconds), interval_text(job.step_interval), job.tokens_per_second,
+      time_text(job.step_seconds), interval_text(job.step_interval), rounded_text(job.tokens_per_second, 4),
       alone > 0 ? fmt::format(", {:.2f} times the faster alone", job.tokens_per_second / alone) : "",
       quantity_text(Quantity::seconds, job.link_seconds));
 }

@@ -3,58 +3,39 @@
 #include "planning/layer_parameters.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "planning/to_double.hpp"
 
 namespace espalier {
 
-namespace {
-
-double feed_forward_parameters(const ModelConfig& model) {
-  return (model.gated() ? 3.0 : 2.0) * to_double(model.hidden_size) * to_double(model.ffn_hidden_size);
-}
-
-}  // namespace
-
-BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length) {
+BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length,
+                       const LogitSizes& logits) {
   return make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
-                          std::max<Index>(1, sequence_length / layout.context));
+                          std::max<Index>(1, sequence_length / layout.context), 0, logits);
 }
 
-double kv_size_on_rank(const ModelConfig& model, const Layout& layout) {
-  return to_double(model.head_size()) * std::ceil(to_double(model.kv_heads()) / layout.tensor);
+const ParameterRecording& rank_parameters(const ModelConfig& model, const Layout& layout, const LogitSizes& logits) {
+  return parameter_recording(model, {0, layout.tensor, layout.sequence_parallel && layout.tensor > 1, logits.multiple});
 }
 
-double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {
-  const double norms = 2 * to_double(norm_parameters(model));
-  const double copied_columns = 2 * (kv_size_on_rank(model, layout) - to_double(model.kv_size()) / layout.tensor);
-  const double of_token = norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
-                          to_double(model.hidden_size) * copied_columns;
+LayerElements layer_elements(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
+  const ParameterRecording& declared = rank_parameters(model, layout, implementation.logits);
+  LayerElements elements{.block = to_double(declared.block().num_stored()),
+                         .embedding = to_double(declared.embedding().num_stored()),
+                         .table = to_double(declared.table().num_stored()),
+                         .head = to_double(declared.head().num_stored())};
+  const Experts& experts = implementation.experts;
   if (experts.count == 0)
-    return of_token;
-  return of_token - feed_forward_parameters(model) / layout.tensor + expert_parameters_on_rank(model, layout, experts);
-}
-
-double expert_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Experts& experts) {
-  const double expert = feed_forward_parameters(model) / experts.of_token / (are_whole(experts) ? 1 : layout.tensor);
-  return expert * experts.count / experts.parallel;
-}
-
-double vocabulary_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
-  const double multiple = to_double(implementation.logits.multiple);
-  return multiple * std::ceil(std::ceil(to_double(model.vocab_size) / layout.tensor) / multiple);
-}
-
-double embedding_parameters_on_rank(const ModelConfig& model, const Layout& layout,
-                                    const Implementation& implementation) {
-  return to_double(model.hidden_size) *
-         (vocabulary_on_rank(model, layout, implementation) + to_double(model.learned_positions()));
-}
-
-double head_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
-  const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
-  return to_double(norm_parameters(model)) + to_double(model.hidden_size) * table;
+    return elements;
+  // In place of the feed-forward, whose width is that of all experts of a token.
+  const auto feed_forward = [&](int tensor) {
+    const BlockShape shape = make_block_shape(model, tensor, false, 1, 1);
+    return to_double(shape.channels * (shape.ffn + shape.up));
+  };
+  elements.experts =
+      feed_forward(are_whole(experts) ? 1 : layout.tensor) / experts.of_token * experts.count / experts.parallel;
+  elements.block += elements.experts - feed_forward(layout.tensor);
+  return elements;
 }
 
 std::vector<Index> blocks_per_part(Index num_layers, int parts) {

@@ -40,7 +40,7 @@ struct Block {
         c(to_double(m.hidden_size)),
         f(to_double(m.ffn_hidden_size)),
         q(to_double(m.q_size()) / plan.tensor),
-        kv(kv_size_on_rank(m, plan)),
+        kv(to_double(block_shape(m, plan, tokens).kv_channels)),
         t(plan.tensor),
         e(activation_bytes(plan.precision)),
         sequences(to_double(plan.micro_batch)),

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,30 +16,16 @@
 #include "io/strings.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/cluster.hpp"
+#include "planning/layout_space.hpp"
 #include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
 
-const std::vector<std::string>& layout_keys() {
-  static const std::vector<std::string> keys{"data",        "tensor",    "context", "pipeline",   "virtual_stages",
-                                             "micro_batch", "recompute", "zero",    "shard_over", "sequence_parallel",
-                                             "schedule",    "precision", "order"};
+std::vector<std::string> layout_keys() {
+  std::vector<std::string> keys{"precision"};
+  each_choice([&](const char* key, auto, auto) { keys.emplace_back(key); });
   return keys;
-}
-
-// The key that other words for it mean: those of a config of `train` and of JSON, and abbreviations.
-std::string key_of(const std::string& word) {
-  constexpr std::array<std::pair<const char*, const char*>, 6> words{{{"zero_stage", "zero"},
-                                                                      {"micro_batch_size", "micro_batch"},
-                                                                      {"tp", "tensor"},
-                                                                      {"cp", "context"},
-                                                                      {"dp", "data"},
-                                                                      {"pp", "pipeline"}}};
-  for (const auto& [other, key] : words)
-    if (word == other)
-      return key;
-  return word;
 }
 
 // One "key=value" of an option.
@@ -56,33 +42,79 @@ struct Item {
                                 .todo = fmt::format("change {}={} in {}", item.key, item.value, item.option)});
 }
 
-int number(const Item& item, int least, int most) {
-  const std::string& text = item.value;
-  int result = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), result);
-  if (failed != std::errc() || end != text.data() + text.size() || result < least || result > most)
+void read(const Item& item, Index& value) {
+  const Index least = item.key == "zero" ? 0 : 1;
+  const Index most = item.key == "zero" ? 3 : most_devices;
+  const char* const end = item.value.data() + item.value.size();
+  const auto [read_to, failed] = std::from_chars(item.value.data(), end, value);
+  if (failed != std::errc() || read_to != end || value < least || value > most)
     throw_bad_value(item, fmt::format("a whole number from {} to {}", least, most));
-  return result;
 }
 
-bool truth(const Item& item) {
-  if (item.value != "true" && item.value != "false" && item.value != "1" && item.value != "0")
-    throw_bad_value(item, "true or false");
-  return item.value == "true" || item.value == "1";
+void read(const Item& item, int& value) {
+  Index number = 0;
+  read(item, number);
+  value = static_cast<int>(number);
 }
 
-// "tp,dp,pp" as in JSON and a config, or by the axis that is inside of the other.
-AxisOrder order_named(const Item& item) {
-  const bool data = item.value == "data_first" || item.value == "tp,dp,pp";
-  if (!data && item.value != "pipeline_first" && item.value != "tp,pp,dp")
-    throw_bad_value(item, "data_first (tp,dp,pp) or pipeline_first (tp,pp,dp)");
-  return data ? data_first_order : pipeline_first_order;
+// What a word means, of those that are wanted.
+template <class Value>
+void read_word(const Item& item, Value& value, const std::optional<Value>& meant, const char* wanted) {
+  if (!meant)
+    throw_bad_value(item, wanted);
+  value = *meant;
 }
 
-ShardOver shard_over_named(const Item& item) {
-  if (item.value != "all" && item.value != "node")
-    throw_bad_value(item, "all or node");
-  return item.value == "all" ? ShardOver::all : ShardOver::node;
+template <class Value>
+std::optional<Value> meaning(const std::string& word, const std::vector<std::pair<const char*, Value>>& words) {
+  for (const auto& [known, value] : words)
+    if (word == known)
+      return value;
+  return std::nullopt;
+}
+
+// The key that other words for it mean: those of a config of `train` and of JSON, and abbreviations.
+std::string key_of(const std::string& word) {
+  return meaning<std::string>(word, {{"zero_stage", "zero"},
+                                     {"micro_batch_size", "micro_batch"},
+                                     {"tp", "tensor"},
+                                     {"cp", "context"},
+                                     {"dp", "data"},
+                                     {"pp", "pipeline"}})
+      .value_or(word);
+}
+
+void read(const Item& item, bool& value) {
+  read_word(item, value, meaning<bool>(item.value, {{"true", true}, {"1", true}, {"false", false}, {"0", false}}),
+            "true or false");
+}
+
+// As in JSON and a config, or by the axis that is inside of the other.
+void read(const Item& item, AxisOrder& value) {
+  read_word(item, value,
+            meaning<AxisOrder>(item.value, {{"data_first", data_first_order},
+                                            {"tp,dp,pp", data_first_order},
+                                            {"pipeline_first", pipeline_first_order},
+                                            {"tp,pp,dp", pipeline_first_order}}),
+            "data_first (tp,dp,pp) or pipeline_first (tp,pp,dp)");
+}
+
+void read(const Item& item, ShardOver& value) {
+  read_word(item, value, meaning<ShardOver>(item.value, {{"all", ShardOver::all}, {"node", ShardOver::node}}),
+            "all or node");
+}
+
+void read(const Item& item, Recompute& value) {
+  read_word(item, value, parse_recompute(item.value), "none, selective or full");
+}
+
+void read(const Item& item, ScheduleKind& value) {
+  read_word(item, value, parse_schedule_kind(item.value),
+            "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
+}
+
+void read(const Item& item, Precision& value) {
+  read_word(item, value, parse_priced_precision(item.value), "fp32, tf32, fp16, bf16 or fp8");
 }
 
 [[noreturn]] void throw_unknown_key(const Item& item) {
@@ -96,46 +128,17 @@ ShardOver shard_over_named(const Item& item) {
 }
 
 void set(Layout& layout, const Item& item) {
-  constexpr int most = most_devices;
-  const std::string& key = item.key;
-  if (key == "data")
-    layout.data = number(item, 1, most);
-  else if (key == "tensor")
-    layout.tensor = number(item, 1, most);
-  else if (key == "context")
-    layout.context = number(item, 1, most);
-  else if (key == "pipeline")
-    layout.pipeline = number(item, 1, most);
-  else if (key == "virtual_stages")
-    layout.virtual_stages = number(item, 1, most);
-  else if (key == "micro_batch")
-    layout.micro_batch = number(item, 1, most);
-  else if (key == "zero")
-    layout.zero_stage = number(item, 0, 3);
-  else if (key == "shard_over")
-    layout.shard_over = shard_over_named(item);
-  else if (key == "sequence_parallel")
-    layout.sequence_parallel = truth(item);
-  else if (key == "recompute") {
-    const auto mode = parse_recompute(item.value);
-    if (!mode)
-      throw_bad_value(item, "none, selective or full");
-    layout.recompute = *mode;
-  } else if (key == "schedule") {
-    const auto schedule = parse_schedule_kind(item.value);
-    if (!schedule)
-      throw_bad_value(item, "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
-    layout.schedule = *schedule;
-  } else if (key == "precision") {
-    const auto precision = parse_priced_precision(item.value);
-    if (!precision)
-      throw_bad_value(item, "fp32, tf32, fp16, bf16 or fp8");
-    layout.precision = *precision;
-  } else if (key == "order") {
-    layout.order = order_named(item);
-  } else {
+  bool is_known = item.key == "precision";
+  if (is_known)
+    read(item, layout.precision);
+  each_choice([&](const char* key, auto, auto chosen) {
+    if (item.key != key)
+      return;
+    read(item, layout.*chosen);
+    is_known = true;
+  });
+  if (!is_known)
     throw_unknown_key(item);
-  }
 }
 
 // Each degree alone may be as large as a machine; their product must be, too.

@@ -3,154 +3,297 @@
 #include "planning/memo.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "io/units.hpp"
-#include "planning/layer_parameters.hpp"
-#include "planning/memo_page.hpp"
 #include "planning/memo_parts.hpp"
+#include "planning/run_cost.hpp"
+#include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
-#include "planning/to_double.hpp"
+#include "planning/why_slower.hpp"
 
 namespace espalier {
 namespace {
 
+constexpr double nothing_lost = 0.005;  // share of a step below which there is nothing to explain
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
+  std::string made;
+  for (std::size_t at = 0; (at = text.find(what)) != std::string_view::npos; text.remove_prefix(at + what.size()))
+    made.append(text.substr(0, at)).append(by);
+  return made.append(text);
+}
+
+// Of a rejection's reason: "slower by 2.5 % (...). Cause: ...".
+std::string in_sentences(const std::string& reason) {
+  return replaced(replaced(reason, "): ", "). Cause: "), "; ", ". But ");
+}
+
+std::string split_text(const Layout& layout) {
+  std::vector<std::string> parts;
+  for (const auto& [what, count, unit] :
+       {std::tuple("each layer", layout.tensor * layout.context, "device"),
+        std::tuple("the layers", layout.pipeline, "stage"), std::tuple("the batch", layout.data, "replica")})
+    if (count > 1)
+      parts.push_back(fmt::format("{} over {}", what, counted(count, unit)));
+  return parts.empty() ? "All of it lies on one device."
+                       : fmt::format("The layout splits {}.", fmt::join(parts, " and "));
+}
+
+// Of one machine or several.
 class Memo : MemoText {
  public:
-  Memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
-       const std::vector<ScalePoint>& scaling, const Goal& goal)
-      : problem_(problem),
+  Memo(const std::vector<PlanProblem>& problems, const LayoutSpace& space, std::vector<MemoSubject> subjects,
+       const CommonLayout& common, const std::vector<ScalePoint>& scaling, const Goal& goal, const std::string& joint)
+      : problems_(problems),
         space_(space),
-        result_(result),
+        subjects_(std::move(subjects)),
+        common_(common),
         scaling_(scaling),
         goal_(goal),
-        best_(result.ranking.front()),
-        layout_(best_.layout),
-        subject_{.problem = problem, .space = space, .best = best_},
-        room_(room_bytes(problem)) {}
+        joint_(joint) {
+    for (const MemoSubject& each : subjects_)
+      bottlenecks_.push_back(bottleneck_texts(each));
+  }
 
-  std::string text() {
-    const BottleneckTexts bottleneck = bottleneck_texts(subject_);
-    text_ =
-        memo_page({.problem = problem_, .space = space_, .result = result_, .goal = goal_, .bottleneck = bottleneck});
-    text_ += "# Details\n\n";
-    say_model_and_batch(problem_, layout_);
-    memory();
-    text_ += gradients_part(subject_);
-    microbatches();
-    text_ += precision_part(subject_);
-    text_ += bottleneck.table;
-    scaling();
-    alternatives();
-    return text_;
+  std::string write() {
+    const std::string page = page_text({.title = part(&Memo::title),
+                                        .question = part(&Memo::question),
+                                        .answer = part(&Memo::answer),
+                                        .reasons = part(&Memo::reasons),
+                                        .limit = of_each(&BottleneckTexts::limit),
+                                        .first = of_each(&BottleneckTexts::first),
+                                        .changes = part(&Memo::changes),
+                                        .certainty = part(&Memo::certainty)});
+    return page + "# Details\n\n" + part(&Memo::details);
   }
 
  private:
-  void memory() {
-    say("## How it fits in memory\n\n");
-    const int replicas = layout_.shards() * layout_.context;
-    if (layout_.zero_stage > 0 && replicas > 1)
-      say("ZeRO-{} shares {} among {} ranks with the same shard.\n\n", layout_.zero_stage,
-          layout_.zero_stage == 1   ? "the optimizer"
-          : layout_.zero_stage == 2 ? "optimizer and gradients"
-                                    : "weights, gradients and optimizer",
-          replicas);
-    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
-    say_memory_rows(stage, best_.peak_stage, layout_.pipeline);
-    say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
-        share_text(static_cast<double>(stage.total()), static_cast<double>(room_)));
-    if (const std::size_t bytes = attention_workspace_on_rank(problem_, layout_); bytes > 0)
-      say("{} of the workspace are for attention, where cuDNN computes it; run.attention = \"own\" needs none.\n\n",
-          bytes_text(bytes));
-    for (const auto& [name, rejection] : plain_rejections(problem_, space_, &best_))
-      say("- Not {} ({}): {}.\n", name, rejection.layout.text(), rejection.reason);
-    say("\n");
+  std::string part(void (Memo::*write)()) {
+    text.clear();
+    (this->*write)();
+    return text;
   }
 
-  void microbatches() {
-    say("## What micro-batches do\n\n");
-    if (layout_.pipeline == 1) {
-      say("There is one stage, so nothing waits for another: {} of {} {}.\n",
-          counted(layout_.num_microbatches(), "micro-batch"), counted(layout_.micro_batch, "sequence"),
-          layout_.num_microbatches() == 1 ? "holds all activations of a step at once"
-          : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
-          : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
-                                          : "only bound the activations");
-      if (const std::optional<Layout> split = plain_split())
-        compare_microbatches(
-            *split,
-            fmt::format("Split naively into {} stages of {} (recompute {}), {}, they ", split->pipeline,
-                        counted(split->data, "replica"), to_string(split->recompute),
-                        states_fit(*split) ? "the fewest that have room for their states" : "as many as there can be"));
-    } else {
-      compare_microbatches(layout_, fmt::format("Naively split, the {} stages ", layout_.pipeline));
+  bool is_of_several() const { return problems_.size() > 1; }
+  // What a sentence about one of several machines begins with.
+  static std::string on(const MemoSubject& subject) {
+    return subject.name.empty() ? "" : fmt::format("On {}: ", subject.name);
+  }
+
+  std::string of_each(std::string BottleneckTexts::*part) {
+    text.clear();
+    for (std::size_t k = 0; k < subjects_.size(); ++k) {
+      say("{}{}", is_of_several() ? "- " : "", on(subjects_[k]));
+      text += bottlenecks_[k].*part + "\n";
     }
+    return text;
+  }
+
+  void title() {
+    const PlanProblem& first = problems_.front();
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < problems_.size(); ++i)
+      names.push_back(machine_name(problems_, i));
+    if (!is_of_several())
+      say("{} on {} {}", first.model_name, space_.num_devices, first.cluster.device.name);
+    else if (common_.layout)
+      say("{} on {} devices of each of {}", first.model_name, common_.layout->num_devices(),
+          fmt::to_string(fmt::join(names, ", ")));
+    else
+      say("{} on {}", first.model_name, fmt::to_string(fmt::join(names, " or ")));
+  }
+
+  void question() {
+    text = question_text(problems_, space_);
+    if (problems_.front().num_tokens > 0)
+      say(" The whole run has {} tokens.", tokens_text(problems_.front().num_tokens));
+    for (const GoalResult& each : goal_results({}, goal_))
+      say(" Wanted: {}.", each.asked);
+    say("\n");
+    if (is_of_several())
+      say("\n");
+    for (std::size_t i = 0; is_of_several() && i < problems_.size(); ++i)
+      say("- {}: {}\n", problems_[i].cluster.name,
+          machine_text(problems_[i].cluster, problems_[i].cluster.num_devices()));
+  }
+
+  void answer() {
+    for (const std::string& sentence : comparison_sentences(problems_, common_))
+      say("{} ", sentence);
+    if (is_of_several())
+      say("{}\n\n", common_.layout ? "One layout gives up least on any of them." : "");
+    if (!subjects_.empty())
+      say_figures();
+    for (std::size_t i = 0; i < common_.why_none.size(); ++i)
+      if (!common_.has(i))
+        say("\nOn {}: {}.\n", machine_name(problems_, i), common_.why_none[i]);
+    for (const MemoSubject& each : subjects_) {
+      if (!common_.layout || &each == subjects_.data())
+        layout_in_words(each);
+      for (const GoalResult& result : goal_results(each.best, goal_))
+        say("\n**Goal{}.** {}{}.\n", each.name.empty() ? "" : " on " + each.name, goal_text(result),
+            result.is_met() && result.margin < each.best.step_interval.high / each.best.step_seconds - 1
+                ? ", less than the prediction's own error"
+                : "");
+    }
+    if (!joint_.empty())
+      say("\n{}\n", capitalized(joint_));
+  }
+
+  void layout_in_words(const MemoSubject& subject) {
+    say("\n{}{}", on(subject), split_text(subject.layout()));
+    if (const std::string reason = why_not_runnable(subject.problem, subject.layout()); !reason.empty())
+      say(" Estimated only, `train` cannot run it yet: {}.", replaced(reason, "; ", ". "));
     say("\n");
   }
 
-  // What somebody tries first who has met neither tensor parallelism nor ZeRO: as few stages as have room for their
-  // states, micro-batches of one sequence, and recomputation where these do not fit otherwise.
-  std::optional<Layout> plain_split() const {
-    std::optional<Layout> split;
-    const int devices = layout_.num_devices();
-    const auto most = static_cast<int>(std::min<Index>(devices, problem_.model.num_layers + 2));
-    for (int stages = 2; stages <= most; ++stages) {
-      const Layout next{.data = devices / stages,
-                        .pipeline = stages,
-                        .global_batch = layout_.global_batch,
-                        .recompute = layout_.recompute,
-                        .precision = layout_.precision};
-      if (devices % stages != 0 || !why_impossible(problem_, next).empty())
+  struct Figure {
+    std::string name;
+    std::string value;
+    std::string range;
+  };
+
+  // Those of `plan --json`; all machines have the same, empty where one does not tell.
+  static std::vector<Figure> figures(const MemoSubject& subject) {
+    const PlanProblem& problem = subject.problem;
+    const LayoutPrice& best = subject.best;
+    const double tokens = best.tokens_per_second * best.step_seconds;
+    const double peak = problem.cluster.device.rate(best.layout.precision).peak_flops;
+    std::vector<Figure> rows{
+        {"layout", best.layout.text(), ""},
+        {"step", time_text(best.step_seconds), interval_text(best.step_interval) + " s"},
+        {"tokens per second", rounded_text(best.tokens_per_second, 4),
+         interval_text({tokens / best.step_interval.high, tokens / best.step_interval.low}, 4)},
+        {"utilization",
+         fmt::format("{} {:.1f} % of {} in {}", best.flops_share.text(), 100 * best.flops_share.share,
+                     quantity_text(Quantity::flops_per_second, peak), to_string(best.layout.precision)),
+         ""},
+        {"peak memory of a device", fmt::format("{} of {}", bytes_text(best.memory_bytes), room_text(problem)),
+         fmt::format("{} to {}", real_bytes_text(best.memory_interval.low),
+                     real_bytes_text(best.memory_interval.high))}};
+    if (problem.num_tokens == 0)
+      return rows;
+    const RunCost run = run_cost(problem, best);
+    const auto row = [&](const std::string& name, const std::optional<Predicted>& of, const std::string& unit) {
+      rows.push_back({name, of ? rounded_text(of->value) + unit : "", of ? interval_text(of->interval) : ""});
+    };
+    row(fmt::format("days for {} tokens", tokens_text(problem.num_tokens)), run.days, "");
+    row("device-hours", run.device_hours, "");
+    row("cost", run.cost, " " + problem.cluster.currency);
+    row("energy", run.energy, " kWh");
+    return rows;
+  }
+
+  // A row for each of them that any machine tells, two columns for each machine.
+  void say_figures() {
+    std::vector<std::vector<Figure>> columns;
+    std::string rule = "|---|";
+    say("| |");
+    for (const MemoSubject& each : subjects_) {
+      columns.push_back(figures(each));
+      say(" {} | in 9 of 10 cases like it |", each.name.empty() ? "predicted" : each.name);
+      rule += "---|---|";
+    }
+    text += "\n" + rule + "\n";
+    for (std::size_t row = 0; row < columns.front().size(); ++row) {
+      if (std::ranges::all_of(columns, [&](const auto& column) { return column[row].value.empty(); }))
         continue;
-      split = next;
-      if (states_fit(next))
-        break;
+      say("| {} |", columns.front()[row].name);
+      for (const std::vector<Figure>& column : columns)
+        say(" {} | {} |", column[row].value, column[row].range);
+      say("\n");
     }
-    for (const Recompute recompute : all_recompute_modes())
-      if (split && !why_too_large(problem_, price_layout(problem_, *split, Effort::estimate)).empty())
-        split->recompute = std::max(split->recompute, recompute);
-    return split;
   }
 
-  bool states_fit(const Layout& layout) const {
-    const auto memory = memory_of_stages(problem_, layout);
-    return std::ranges::all_of(memory, [&](const MemoryByCategory& stage) {
-      return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <= room_;
-    });
+  void reasons() {
+    for (const MemoSubject& each : subjects_) {
+      const double states = all_state_bytes(each.problem.model, each.layout().precision);
+      const double devices = states / static_cast<double>(each.room());
+      const MemoryByCategory& peak = each.best.memory[static_cast<std::size_t>(each.best.peak_stage)];
+      say("- {}Weights, gradients and optimizer states take {}, {:.{}f} times what a device has free. ", on(each),
+          real_bytes_text(states), devices, devices < 10 ? 1 : 0);
+      say("This layout leaves {} of them on a device. With activations and buffers it needs {}.\n",
+          bytes_text(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]),
+          bytes_text(each.best.memory_bytes));
+      if (each.result)
+        next_best(*each.result);
+      if (each.own_best)
+        given_up(each);
+    }
   }
 
-  // The same stages with the whole share of a replica as one micro-batch; `split` begins a sentence about them.
-  void compare_microbatches(const Layout& pipelined, const std::string& split) {
-    Layout naive = pipelined;
-    naive.micro_batch = pipelined.global_batch / pipelined.data;
-    naive.schedule = ScheduleKind::one_f_one_b;
-    naive.virtual_stages = 1;
-    if (!why_impossible(problem_, naive).empty())
+  void next_best(const SearchResult& result) {
+    if (result.ranking.size() < 2) {
+      say("- No other mesh of ranks is possible: of {} layouts {} are too large and {} impossible.\n",
+          result.num_considered, result.num_too_large, result.num_impossible);
       return;
-    const LayoutPrice bare = price_layout(problem_, naive);
-    const LayoutPrice with = price_layout(problem_, pipelined);
-    say("{}work one after the other on a replica's {} as one micro-batch. Then {:.0f} % of the device time is idle, "
-        "and a step takes {}{}.",
-        split, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share, time_text(bare.step_seconds),
-        subject_.fit_text(bare));
-    if (pipelined.micro_batch != naive.micro_batch || pipelined.schedule != naive.schedule ||
-        pipelined.virtual_stages != naive.virtual_stages)
-      say(" With {} of {} ({}) the idle share is {:.1f} % and the step {}{}, {:.1f} times as fast.",
-          counted(pipelined.num_microbatches(), "micro-batch"), pipelined.micro_batch, to_string(pipelined.schedule),
-          100 * with.idle_share, time_text(with.step_seconds), subject_.fit_text(with),
-          bare.step_seconds / with.step_seconds);
-    Layout half = pipelined;
-    half.micro_batch *= 2;
-    if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
-      const LayoutPrice fewer = price_layout(problem_, half);
-      say(" Half as many, twice as large: idle {:.1f} %, {}{}.", 100 * fewer.idle_share, time_text(fewer.step_seconds),
-          subject_.fit_text(fewer));
     }
-    if (layout_.pipeline == 1)
-      say(" The recommended layout takes {}.", time_text(best_.step_seconds));
-    say("\n");
+    const Rejection& next = result.rejections.front();
+    if (next.verdict == Verdict::alike)
+      say("- The prediction cannot tell another split from it: {}. That is {}.\n", mesh_text(next.layout),
+          in_sentences(replaced(next.reason, ", which the prediction does not tell apart", "")));
+    else
+      say("- The next best split is {}. It is {}.\n", mesh_text(next.layout), in_sentences(next.reason));
+  }
+
+  // What one layout for all machines costs this one.
+  void given_up(const MemoSubject& subject) {
+    const double loss = subject.best.step_seconds / subject.own_best->step_seconds - 1;
+    if (loss <= nothing_lost) {
+      say("- {}The layout gives up nothing against the best one of this machine alone.\n", on(subject));
+      return;
+    }
+    say("- {}The layout gives up {:.1f} % against the best one of this machine alone: {}. It is {}.\n", on(subject),
+        100 * loss, mesh_text(subject.own_best->layout),
+        in_sentences(why_slower(subject.problem, subject.best, *subject.own_best)));
+  }
+
+  void changes() {
+    for (std::size_t k = 0; k < subjects_.size(); ++k) {
+      if (is_of_several() && !bottlenecks_[k].changes.empty())
+        say("{}On {}:\n\n", k > 0 ? "\n" : "", subjects_[k].name);
+      text += bottlenecks_[k].changes;
+      if (const SearchResult* const result = subjects_[k].result; result && result->not_built) {
+        const LayoutPrice& other = *result->not_built;
+        say("- Not built yet: {} would be {:.1f} % faster. {}.\n", mesh_text(other.layout),
+            100 * (subjects_[k].best.step_seconds / other.step_seconds - 1),
+            capitalized(why_not_runnable(subjects_[k].problem.model.num_layers, other.layout)));
+      }
+    }
+    say("{}- Another model, batch, sequence length or machine: ask again.\n", is_of_several() ? "\n" : "");
+  }
+
+  void certainty() {
+    text = certainty_text(problems_);
+    for (const MemoSubject& each : subjects_) {
+      say("- {}If it is off like 9 of 10 {}, a step takes {} s.\n", on(each), time_kind(each.problem, each.best).name,
+          interval_text(each.best.step_interval));
+      if (each.result && each.result->num_alike > 1)
+        say("- The prediction cannot tell {} layouts apart. The answer has fewest stages, then least tensor "
+            "parallelism, then the lowest ZeRO stage.\n",
+            each.result->num_alike);
+    }
+  }
+
+  void details() {
+    if (subjects_.empty())
+      say("## How it fits in memory\n\nIt fits none of these machines.\n");
+    for (std::size_t k = 0; k < subjects_.size(); ++k) {
+      const MemoSubject& each = subjects_[k];
+      if (is_of_several())
+        say("# On {}\n\n", each.name);
+      text += memory_part(each) + gradients_part(each) + microbatches_part(each) + precision_part(each) +
+              bottlenecks_[k].table;
+    }
+    scaling();
+    for (const MemoSubject& each : subjects_)
+      if (each.result)
+        alternatives(*each.result);
   }
 
   void scaling() {
@@ -161,40 +304,61 @@ class Memo : MemoText {
         "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)
-        say("| {} | {} | {} | {:.4g} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
-            time_text(point.price->step_seconds), point.price->tokens_per_second, 100 * point.efficiency,
-            point.price->layout.text(), point.limited_by);
+        say("| {} | {} | {} | {} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
+            time_text(point.price->step_seconds), rounded_text(point.price->tokens_per_second, 4),
+            100 * point.efficiency, point.price->layout.text(), point.limited_by);
       else
         say("| {} | {} | | | | | {} |\n", point.num_devices, point.global_batch, point.limited_by);
     say("\n");
   }
 
-  void alternatives() {
-    say("## What else was considered\n\n{} layouts: {} impossible, {} too large for a device.\n\n",
-        result_.num_considered, result_.num_impossible, result_.num_too_large);
-    std::size_t shown = 0;
-    for (const Rejection& rejection : result_.rejections)
-      if (shown++ < 5)
-        say("- {}: {}.\n", rejection.layout.text(), rejection.reason);
+  void alternatives(const SearchResult& result) {
+    constexpr std::size_t most_shown = 5;
+    say("## What else was considered\n\n{} layouts: {} impossible, {} too large for a device.\n", result.num_considered,
+        result.num_impossible, result.num_too_large);
+    if (!result.rejections.empty())
+      say("\n| layout | why not |\n|---|---|\n");
+    for (std::size_t i = 0; i < std::min(most_shown, result.rejections.size()); ++i)
+      say("| {} | {} |\n", result.rejections[i].layout.text(), result.rejections[i].reason);
     say("\n");
   }
 
-  const PlanProblem& problem_;
+  const std::vector<PlanProblem>& problems_;
   const LayoutSpace& space_;
-  const SearchResult& result_;
+  std::vector<MemoSubject> subjects_;  // of the machines that have a layout
+  const CommonLayout& common_;
   const std::vector<ScalePoint>& scaling_;
   const Goal& goal_;
-  const LayoutPrice& best_;
-  const Layout& layout_;
-  MemoSubject subject_;
-  std::size_t room_;
+  const std::string& joint_;
+  std::vector<BottleneckTexts> bottlenecks_;
 };
 
 }  // namespace
 
 std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                  const std::vector<ScalePoint>& scaling, const Goal& goal) {
-  return Memo(problem, space, result, scaling, goal).text();
+  const std::vector<PlanProblem> problems{problem};
+  const MemoSubject subject{
+      .problem = problems.front(), .space = space, .best = result.ranking.front(), .result = &result};
+  return Memo(problems, space, {subject}, {}, scaling, goal, {}).write();
+}
+
+std::string common_memo(const std::vector<PlanProblem>& problems, const LayoutSpace& space, const CommonLayout& common,
+                        const Goal& goal, const std::string& joint) {
+  std::vector<LayoutSpace> spaces(problems.size(), space);
+  std::vector<MemoSubject> subjects;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (!common.layout)
+      spaces[i].num_devices = problems[i].cluster.num_devices();
+    if (common.has(i))
+      subjects.push_back({.problem = problems[i],
+                          .space = spaces[i],
+                          .best = common.price(i),
+                          .name = machine_name(problems, i),
+                          .machines = common.layout ? &problems : nullptr,
+                          .own_best = common.layout ? &common.bests[i] : nullptr});
+  }
+  return Memo(problems, space, std::move(subjects), common, {}, goal, joint).write();
 }
 
 }  // namespace espalier

@@ -13,10 +13,11 @@
 
 namespace espalier {
 
-/// A recommendation in Markdown: memo_page(), which a manager reads, and details: how it fits; where and why gradients
-/// are summed and what that costs; what micro-batches do against the naive split; what precision does and what stays
-/// above it and why; what could be changed. Every number comes from the model, for this problem. `scaling` may be
-/// empty.
+/// A recommendation in Markdown. A page that a manager reads: question, answer, reasons, what limits it, what to do
+/// first, what would change the answer, how sure it is. And details: how it fits; where and why gradients are summed
+/// and what that costs; what micro-batches do against the naive split; what precision does and what stays above it and
+/// why; what could be changed. Every number comes from the model, for this problem. No sentence has more than 25 words.
+/// `scaling` may be empty.
 /// @pre something was found.
 std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                  const std::vector<ScalePoint>& scaling, const Goal& goal = {});

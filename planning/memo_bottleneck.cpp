@@ -32,11 +32,11 @@ class BottleneckPart : MemoText {
           option.obstacle = obstacle_elsewhere(option.price.layout);
   }
 
-  BottleneckTexts texts() {
-    const auto part = [&](auto write) {
-      text_.clear();
-      (this->*write)();
-      return text_;
+  BottleneckTexts write() {
+    const auto part = [&](auto section) {
+      text.clear();
+      (this->*section)();
+      return text;
     };
     return {.limit = part(&BottleneckPart::name_it),
             .first = part(&BottleneckPart::first_to_try),
@@ -77,9 +77,9 @@ class BottleneckPart : MemoText {
     const std::string other = fmt::format("{}: {}, {}", in_words(longest.name()), time_text(longest.seconds(best_)),
                                           share_text(longest.seconds(best_), best_.step_seconds));
     if (limit_.kind == Bottleneck::Kind::compute)
-      say("Forward and backward themselves: {} of the step. The longest other phase is {}.", compute, other);
+      say("Forward and backward take {} of the step. The longest other phase is {}.", compute, other);
     else
-      say("Beside forward and backward ({} of the step), most time goes to {}.", compute, other);
+      say("Forward and backward take {} of the step. Of the rest most time goes to {}.", compute, other);
   }
 
   // Seconds of the bottleneck for as many tokens as a step has now.
@@ -105,19 +105,21 @@ class BottleneckPart : MemoText {
     return found == options_.end() ? nullptr : &*found;
   }
 
-  // What keeps all that was given and train runs as it does the recommended layout comes first.
+  // What keeps all that was given, and train runs as it does the recommended layout; best what shortens the bottleneck.
   void first_to_try() {
-    const auto* first = best_that([](const Mitigation& m) { return m.is_ready() && m.answers() && m.helps(); });
-    if (first) {
-      say("First try {}. {}", name_of(*first), effect_text(*first));
-      return;
-    }
-    nothing_helps();
-    first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); });
-    if (first)
-      say(" So first try what gains elsewhere: {}. {}", name_of(*first), effect_text(*first));
+    if (const auto* const first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); }))
+      say("First try {}{}. {}", name_of(*first), first->answers() ? "" : ", which shortens another phase",
+          effect_text(*first));
     else
-      say(" No other change within the constraints gains {:g} %, either.", 100 * worthwhile);
+      say("No change that fits, and keeps what you fixed, raises throughput by {:g} %.", 100 * worthwhile);
+    if (const auto* const blocked =
+            best_that([](const Mitigation& m) { return m.is_ready() && m.answers() && m.gains(); });
+        blocked && !blocked->obstacle.empty()) {
+      const std::size_t fits = blocked->obstacle.find("does not fit");
+      say(" Out of reach is {}. It would give {:+.1f} % tokens per second, but {}.", name_of(*blocked),
+          100 * blocked->gain,
+          fits == std::string::npos ? blocked->obstacle : blocked->obstacle.substr(0, fits) + "does not fit");
+    }
   }
 
   // What gains more, and leaves what was given, is not yet run, or is another machine.
@@ -147,18 +149,6 @@ class BottleneckPart : MemoText {
     return fmt::format("That gives {:+.1f} % tokens per second: {} for as many tokens. Peak memory is then {}.",
                        100 * option.gain, option.answers() ? limit_text(option) : phase_text(option, 1),
                        bytes_text(option.price.memory_bytes));
-  }
-
-  // What comes nearest to shortening the bottleneck with a gain.
-  void nothing_helps() {
-    say("Within the constraints, none of the changes in the table shortens it and gains {:g} %.", 100 * worthwhile);
-    const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
-    if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); })) {
-      const std::size_t fits = blocked->obstacle.find("does not fit");
-      say(" Out of reach is {}. It would give {:+.1f} % tokens per second, but {}.", name_of(*blocked),
-          100 * blocked->gain,
-          fits == std::string::npos ? blocked->obstacle : blocked->obstacle.substr(0, fits) + "does not fit");
-    }
   }
 
   void table() {
@@ -199,6 +189,6 @@ class BottleneckPart : MemoText {
 
 }  // namespace
 
-BottleneckTexts bottleneck_texts(const MemoSubject& subject) { return BottleneckPart(subject).texts(); }
+BottleneckTexts bottleneck_texts(const MemoSubject& subject) { return BottleneckPart(subject).write(); }
 
 }  // namespace espalier

@@ -20,12 +20,17 @@ double gradient_bytes(const MemoSubject& subject) {
   return to_double(state_bytes(training_types(subject.layout().precision)).gradients);
 }
 
-double blocks_of_first_stage(const MemoSubject& subject) {
-  const Layout& layout = subject.layout();
-  const std::vector<Index> blocks = blocks_per_part(subject.problem.model, layout);
+// Elements of the first stage, on its first tensor rank, whose gradients are summed over groups that `wanted` picks.
+template <class Wanted>
+double elements_of_first_stage(const MemoSubject& subject, const Wanted& wanted) {
+  const ModelConfig& model = subject.problem.model;
+  Layout whole = subject.layout();
+  whole.layers = blocks_per_part(model, whole);
+  const DeclaredParameters declared = rank_parameters(model, whole).of(whole.chunks().front());
   double sum = 0;
-  for (int chunk = 0; chunk < layout.virtual_stages; ++chunk)
-    sum += to_double(blocks[static_cast<std::size_t>(layout.part_of(0, chunk))]);
+  for (const Parameter& parameter : declared.parameters)
+    if (wanted(parameter.spec.group()))
+      sum += to_double(parameter.size);
   return sum;
 }
 
@@ -53,17 +58,12 @@ std::string replicas_text(const MemoSubject& subject) {
   const Layout& layout = subject.layout();
   const LayoutPrice& best = subject.best;
   const int ranks = layout.data * layout.context;
-  Layout unsharded = layout;
-  unsharded.zero_stage = 0;
-  const PlanProblem& problem = subject.problem;
-  const auto first_stage = memory_of_stages(problem, unsharded).front();
-  const double elements = static_cast<double>(first_stage[Category::weights]) /
-                          to_double(state_bytes(training_types(layout.precision)).weights);
+  const double elements = elements_of_first_stage(subject, [](const GroupKey&) { return true; });
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
       "Each of the {} has seen its own part of the batch. Gradients are summed {}, over {}, {}. "
-      "Those of the first stage take {} at {:.0f} bytes each.",
+      "Those of the first stage take {} at {:.0f} bytes per parameter.",
       layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once per step, with the last micro-batch",
@@ -87,9 +87,8 @@ std::string replicas_text(const MemoSubject& subject) {
 
 // Both ends of the pipeline hold the token table.
 std::string table_text(const MemoSubject& subject) {
-  const ModelConfig& model = subject.problem.model;
-  const double table = vocabulary_on_rank(model, subject.layout(), subject.problem.implementation) *
-                       to_double(model.hidden_size) * gradient_bytes(subject);
+  const double table =
+      elements_of_first_stage(subject, [](const GroupKey& key) { return key.tied; }) * gradient_bytes(subject);
   return fmt::format(
       "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
@@ -98,31 +97,31 @@ std::string table_text(const MemoSubject& subject) {
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
 
-// What every tensor rank holds whole: sequence parallelism gives each other rows.
+// What several tensor ranks hold, all of them or runs of a few, and make parts of the gradient of.
+bool sums_over_tensor(const GroupKey& key) { return key.axes.contains(Axis::tp); }
+
+// Sequence parallelism gives each other rows; else all see the same rows.
 std::string tensor_text(const MemoSubject& subject) {
   const Layout& layout = subject.layout();
   const ModelConfig& model = subject.problem.model;
-  const Index of_heads = model.qk_norm ? 2 * model.head_size() : 0;
-  if (!layout.sequence_parallel)
+  const double bytes =
+      elements_of_first_stage(subject, [](const GroupKey& key) { return sums_over_tensor(key) && key.tp_run == 0; }) *
+      gradient_bytes(subject);
+  if (layout.sequence_parallel)
     return fmt::format(
-        "- The {} tensor ranks hold different parts of the matrices and see the same rows. {}"
-        "They exchange activations in every block (tensor_comm).\n",
-        layout.tensor,
-        of_heads > 0
-            ? fmt::format("Each has the norms of Q and K, for heads of its own. Their gradients are summed: {}. ",
-                          unpriced_text(subject, layout.tensor,
-                                        to_double(of_heads) * blocks_of_first_stage(subject) * gradient_bytes(subject)))
-        : layout.tensor > model.kv_heads() ? std::string()
-                                           : "So no gradient of a weight is summed among them. ");
-  const Index of_block = 2 * norm_parameters(model) + of_heads + (model.bias ? 2 * model.hidden_size : 0);
-  const double elements =
-      to_double(of_block) * blocks_of_first_stage(subject) + to_double(model.hidden_size * model.learned_positions());
+        "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
+        "So gradients of what all of them hold (norms{}{}) are summed over them, too. They take {}.\n",
+        layout.tensor, model.bias ? ", biases of row-parallel matmuls" : "",
+        model.learned_positions() > 0 ? ", positions" : "", unpriced_text(subject, layout.tensor, bytes));
   return fmt::format(
-      "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
-      "So gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
-      layout.tensor, model.bias ? ", biases of row-parallel matmuls" : "",
-      model.learned_positions() > 0 ? ", positions" : "",
-      unpriced_text(subject, layout.tensor, elements * gradient_bytes(subject)));
+      "- The {} tensor ranks hold different parts of the matrices and see the same rows. {}"
+      "They exchange activations in every block (tensor_comm).\n",
+      layout.tensor,
+      bytes > 0 ? fmt::format(
+                      "Each has the norms of Q and K, for heads of its own. Their gradients are summed. They take {}. ",
+                      unpriced_text(subject, layout.tensor, bytes))
+      : layout.tensor > model.kv_heads() ? std::string()
+                                         : "So no gradient of a weight is summed among them. ");
 }
 
 // More tensor ranks than heads of keys and values: neighbours hold copies of one.
@@ -130,10 +129,10 @@ std::string copied_heads_text(const MemoSubject& subject) {
   const ModelConfig& model = subject.problem.model;
   const int copies = subject.layout().tensor / static_cast<int>(model.kv_heads());
   const double elements =
-      2 * to_double(model.hidden_size) * to_double(model.head_size()) * blocks_of_first_stage(subject);
+      elements_of_first_stage(subject, [](const GroupKey& key) { return sums_over_tensor(key) && key.tp_run > 0; });
   return fmt::format(
       "- {} tensor ranks hold copies of each of the {} heads of keys and values. "
-      "Their gradients are summed once per step: {}.\n",
+      "Their gradients are summed once per step. They take {}.\n",
       copies, model.kv_heads(), unpriced_text(subject, copies, elements * gradient_bytes(subject)));
 }
 

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/units.hpp"
-#include "planning/layer_parameters.hpp"
 #include "planning/memo.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/no_layout.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -18,64 +18,64 @@ class NoLayoutMemo : MemoText {
                const ErrorReport& report)
       : problem_(problem), space_(space), result_(result), report_(report) {}
 
-  std::string text() {
-    say_question(problem_, space_);
-    text_ += "\n\n";
+  std::string write() {
+    const std::vector<PlanProblem> machines{problem_};
+    MemoPage page{.title = part("{} on {} {}", problem_.model_name, space_.num_devices, problem_.cluster.device.name),
+                  .question = question_text(machines, space_),
+                  .answer = "No layout of this model is possible on this machine.",
+                  .reasons = part("| | |\n|---|---|\n| got | {} |\n| wanted | {} |\n", report_.got, report_.wanted),
+                  .limit = {},
+                  .first = {},
+                  .changes = part("| |\n|---|\n| {} |\n", report_.todo),
+                  .certainty = certainty_text(machines)};
+    std::string memory = "There is nothing to lay out.\n";
     if (result_.num_too_large > 0)
-      does_not_fit();
-    else
-      is_impossible();
-    say("## How sure we are\n\n");
-    say_what_was_not_run({problem_});
-    say_how_memory_is_counted(problem_.cluster);
-    return text_;
+      memory = fill_too_large(page);
+    return page_text(page) + "## How it fits in memory\n\n" + memory;
   }
 
  private:
-  void does_not_fit() {
+  template <class... Arguments>
+  std::string part(fmt::format_string<impl::InMarkdown<Arguments>...> format, const Arguments&... arguments) {
+    text.clear();
+    say(format, arguments...);
+    return text;
+  }
+
+  // What the smallest layout needs, and where it would fit; returns its memory.
+  std::string fill_too_large(MemoPage& page) {
     const std::size_t room = room_bytes(problem_);
-    const double states = to_double(num_parameters(problem_.model)) *
-                          to_double(state_bytes(training_types(space_.precisions.front())).total());
-    const double all = static_cast<double>(room) * space_.num_devices;
+    const double states = all_state_bytes(problem_.model, space_.precisions.front());
     const Index devices = fewest_devices(problem_, space_);
     const std::string enough =
         devices > 0 ? machine_text(with_devices(problem_.cluster, static_cast<int>(devices)), static_cast<int>(devices))
                     : "";
-    say("## Answer\n\nIt does not fit. {}\n\n",
-        devices > 0 ? fmt::format("The fewest devices on which a layout fits: {}.", enough)
-                    : "No number of these devices was found on which it does.");
-    say("## Why\n\n1. Weights, gradients and optimizer states take {}, {:.2f} times what all devices have free "
-        "together.\n",
-        real_bytes_text(states), states / all);
-    say("2. The smallest of {} layouts needs {} of a device, which has {}.\n\n",
-        result_.num_considered - result_.num_impossible, bytes_text(result_.smallest_bytes), room_text(problem_));
     const Layout& smallest = result_.rejections.front().layout;
     const std::vector<MemoryByCategory> memory = memory_of_stages(problem_, smallest);
     const int stage = peak_stage(memory);
     const MemoryByCategory& most = memory[static_cast<std::size_t>(stage)];
-    std::size_t largest = 0;
-    for (std::size_t c = 1; c < num_categories; ++c)
-      if (most.bytes[c] > most.bytes[largest])
-        largest = c;
-    say("## What limits it\n\nMemory: most of that layout is {}, {}.\n\n", to_string(static_cast<Category>(largest)),
-        bytes_text(most.bytes[largest]));
-    say("## What to do first\n\n{}\n\n", devices > 0 ? fmt::format("Ask again with --devices {}.", devices)
-                                                     : "Choose devices with more memory, or a smaller model.");
-    say("## What would change the answer\n\n");
-    if (devices > 0)
-      say("- More devices: {}.\n", enough);
-    say("- Devices with {} free instead of {}.\n", bytes_text(result_.smallest_bytes), bytes_text(room));
-    say("- A shorter sequence, or a smaller model.\n\n");
-    say("## How it fits in memory\n\nIt does not, with {} either.\n\n", mesh_text(smallest));
-    say_memory_rows(most, stage, smallest.pipeline);
-    say("| total | {} |\n| a device has | {} |\n\n", bytes_text(most.total()), room_text(problem_));
-  }
+    const auto largest = static_cast<std::size_t>(std::ranges::max_element(most.bytes) - most.bytes.begin());
 
-  void is_impossible() {
-    say("## Answer\n\nNo layout of this model is possible on this machine.\n\n## Why\n\n| | |\n|---|---|\n");
-    say("| got | {} |\n| wanted | {} |\n\n", report_.got, report_.wanted);
-    say("## What would change the answer\n\n| |\n|---|\n| {} |\n\n", report_.todo);
-    say("## How it fits in memory\n\nThere is nothing to lay out.\n\n");
+    page.answer =
+        part("It does not fit. {}", devices > 0 ? fmt::format("The fewest devices on which a layout fits: {}.", enough)
+                                                : "No number of these devices was found on which it does.");
+    page.reasons = part(
+        "- Weights, gradients and optimizer states take {}, {:.2f} times what all devices have free together.\n"
+        "- The smallest of {} layouts needs {} of a device, which has {}.\n",
+        real_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
+        result_.num_considered - result_.num_impossible, bytes_text(result_.smallest_bytes), room_text(problem_));
+    page.limit = part("Memory: most of that layout is {}, {}.", to_string(static_cast<Category>(largest)),
+                      bytes_text(most.bytes[largest]));
+    page.first = devices > 0 ? part("Ask again with --devices {}.", devices)
+                             : "Choose devices with more memory, or a smaller model.";
+    page.changes = (devices > 0 ? part("- More devices: {}.\n", enough) : "") +
+                   part("- Devices with {} free instead of {}.\n- A shorter sequence, or a smaller model.\n",
+                        bytes_text(result_.smallest_bytes), bytes_text(room));
+    text.clear();
+    say("It does not, with {} either.\n\n", mesh_text(smallest));
+    say_memory_rows(most, stage, smallest.pipeline);
+    say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), room_text(problem_));
+    return text;
   }
 
   const PlanProblem& problem_;
@@ -88,7 +88,7 @@ class NoLayoutMemo : MemoText {
 
 std::string no_layout_memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                            const ErrorReport& report) {
-  return NoLayoutMemo(problem, space, result, report).text();
+  return NoLayoutMemo(problem, space, result, report).write();
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "io/units.hpp"
 #include "planning/runnable.hpp"
@@ -14,6 +15,24 @@
 namespace espalier {
 
 std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
+
+std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }
+
+std::string mesh_text(const Layout& layout) {
+  return fmt::format("tensor {} x {}data {} x pipeline {}", layout.tensor,
+                     layout.context > 1 ? fmt::format("context {} x ", layout.context) : "", layout.data,
+                     layout.pipeline);
+}
+
+std::string capitalized(std::string text) {
+  if (!text.empty())
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
+
+double all_state_bytes(const ModelConfig& model, Precision precision) {
+  return to_double(num_parameters(model)) * to_double(state_bytes(training_types(precision)).total());
+}
 
 LayoutPrice MemoSubject::price_in(Precision precision) const {
   Layout other = layout();
@@ -28,14 +47,6 @@ std::string MemoSubject::fit_text(const LayoutPrice& price) const {
                      bytes_text(room()));
 }
 
-void MemoText::say_question(const PlanProblem& problem, const LayoutSpace& space) {
-  say("# How to train {} on {} {}\n\n## Question\n\n", problem.model_name, space.num_devices,
-      problem.cluster.device.name);
-  say("How should {} train on {}? A step has {} of {} tokens.", problem.model_name,
-      machine_text(problem.cluster, space.num_devices), counted(space.global_batch, "sequence"),
-      problem.sequence_length);
-}
-
 void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages) {
   say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", stage, num_stages);
   for (std::size_t c = 0; c < num_categories; ++c)
@@ -43,44 +54,42 @@ void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int nu
       say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(memory.bytes[c]));
 }
 
-void MemoText::say_how_memory_is_counted(const Cluster& cluster) {
-  say("- Memory is counted from shapes. The runtime keeps {} of each device.\n",
-      bytes_text(static_cast<std::size_t>(cluster.reserved_bytes)));
-}
-
-void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& layout) {
-  say("The model has {:.4g} billion parameters, {} layers and hidden size {}. "
-      "The batch is {} of {} tokens, in {} of {} on each of {}.\n\n",
-      to_double(num_parameters(problem.model)) / 1e9, problem.model.num_layers, problem.model.hidden_size,
-      counted(layout.global_batch, "sequence"), problem.sequence_length,
-      counted(layout.num_microbatches(), "micro-batch"), layout.micro_batch, counted(layout.data, "replica"));
-}
-
-void MemoText::say_if_estimated_only(const PlanProblem& problem, const Layout& layout) {
-  if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
-    say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
-}
-
-void MemoText::say_what_was_not_run(const std::vector<PlanProblem>& machines) {
-  if (std::ranges::any_of(machines, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
-    say("- **{}.** All times are predicted.\n", gpu_caveat);
-  for (const PlanProblem& machine : machines)
-    if (const std::string text = unmeasured_text(machine.cluster.device); !text.empty())
-      say("- {}\n", text);
-}
-
-std::string capitalized(std::string text) {
-  if (!text.empty())
-    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+std::string page_text(const MemoPage& page) {
+  std::string text = "# How to train " + page.title + "\n\n";
+  for (const auto& [heading, part] : {std::pair("Question", &page.question),
+                                      {"Answer", &page.answer},
+                                      {"Why", &page.reasons},
+                                      {"What limits it", &page.limit},
+                                      {"What to do first", &page.first},
+                                      {"What would change the answer", &page.changes},
+                                      {"How sure we are", &page.certainty}})
+    if (!part->empty())
+      text.append("## ").append(heading).append("\n\n").append(*part).append(part->ends_with('\n') ? "\n" : "\n\n");
   return text;
 }
 
-std::string mesh_text(const Layout& layout) {
-  return fmt::format("tensor {} x {}data {} x pipeline {}", layout.tensor,
-                     layout.context > 1 ? fmt::format("context {} x ", layout.context) : "", layout.data,
-                     layout.pipeline);
+std::string question_text(const std::vector<PlanProblem>& machines, const LayoutSpace& space) {
+  const PlanProblem& first = machines.front();
+  MemoText memo;
+  if (machines.size() == 1)
+    memo.say("How should {} train on {}?", first.model_name, machine_text(first.cluster, space.num_devices));
+  else
+    memo.say("Which of these should train {}, and how?", first.model_name);
+  memo.say(" A step has {} of {} tokens.", counted(space.global_batch, "sequence"), first.sequence_length);
+  return memo.text;
 }
 
-std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }
+std::string certainty_text(const std::vector<PlanProblem>& machines) {
+  MemoText memo;
+  if (std::ranges::any_of(machines, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
+    memo.say("- **{}.** All times are predicted.\n", gpu_caveat);
+  for (const PlanProblem& machine : machines)
+    if (const std::string text = unmeasured_text(machine.cluster.device); !text.empty())
+      memo.say("- {}\n", text);
+  for (const PlanProblem& machine : machines)
+    memo.say("- Memory is counted from the shapes of arrays. {} of each {} are reserved for the runtime.\n",
+             bytes_text(static_cast<std::size_t>(machine.cluster.reserved_bytes)), machine.cluster.device.name);
+  return memo.text;
+}
 
 }  // namespace espalier

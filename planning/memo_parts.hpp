@@ -16,12 +16,15 @@
 
 namespace espalier {
 
-/// What a memo is about; `best` is what it recommends.
+/// A machine that a memo is about; `best` is what it recommends there.
 struct MemoSubject {
   const PlanProblem& problem;
   const LayoutSpace& space;
   const LayoutPrice& best;
+  std::string name = {};                 ///< of the machine, where there are several
+  const SearchResult* result = nullptr;  ///< of the search that found `best`, if one machine was asked for
   const std::vector<PlanProblem>* machines = nullptr;  ///< that one layout is for, where it is for several
+  const LayoutPrice* own_best = nullptr;               ///< of the machine alone, where one layout is for several
 
   const Layout& layout() const { return best.layout; }
   std::size_t room() const { return room_bytes(problem); }
@@ -50,34 +53,52 @@ using InMarkdown = decltype(in_markdown(std::declval<const Argument&>()));
 }  // namespace impl
 
 /// A text that grows by sentences. The formats are Markdown; what stands in them is text.
-class MemoText {
- protected:
+struct MemoText {
   template <class... Arguments>
   void say(fmt::format_string<impl::InMarkdown<Arguments>...> format, const Arguments&... arguments) {
-    text_ += fmt::format(format, impl::in_markdown(arguments)...);
+    text += fmt::format(format, impl::in_markdown(arguments)...);
   }
 
-  /// Title and question, of one machine.
-  void say_question(const PlanProblem& problem, const LayoutSpace& space);
   /// The rows of a table: what a stage has in each category.
   void say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages);
-  /// Sizes of the model and of the batch.
-  void say_model_and_batch(const PlanProblem& problem, const Layout& layout);
-  /// What `train` lacks to run the layout, if anything.
-  void say_if_estimated_only(const PlanProblem& problem, const Layout& layout);
-  /// What has not been run or compared on these machines, a point each.
-  void say_what_was_not_run(const std::vector<PlanProblem>& machines);
-  void say_how_memory_is_counted(const Cluster& cluster);
 
-  std::string text_;
+  std::string text;
 };
+
+/// The page that a manager reads, a text for each of its headings; without those that are empty.
+struct MemoPage {
+  std::string title;  ///< behind "How to train"
+  std::string question;
+  std::string answer;
+  std::string reasons;
+  std::string limit;
+  std::string first;    ///< what to do first
+  std::string changes;  ///< what would change the answer
+  std::string certainty;
+};
+std::string page_text(const MemoPage& page);
+
+/// "How should gpt-22b train on 8 devices: ...? A step has 512 sequences of 2048 tokens."
+std::string question_text(const std::vector<PlanProblem>& machines, const LayoutSpace& space);
+/// What has not been run or compared on these machines, and how memory is counted, a point each.
+std::string certainty_text(const std::vector<PlanProblem>& machines);
+/// Bytes of weights, gradients and optimizer states of the whole model.
+double all_state_bytes(const ModelConfig& model, Precision precision);
 
 /// "12.3 %".
 std::string share_text(double part, double whole);
 /// "1.50 GiB", of what was computed.
 std::string real_bytes_text(double bytes);
+/// "tensor 2 x data 1 x pipeline 4".
+std::string mesh_text(const Layout& layout);
+/// With a capital first letter.
+std::string capitalized(std::string text);
 
-/// Parts of the memo, from heading to the empty line behind: where gradients are summed, and what that costs.
+/// Parts of the details, from heading to the empty line behind: sizes of model and batch, and how it fits in memory;
+/// what micro-batches do against the naive split.
+std::string memory_part(const MemoSubject& subject);
+std::string microbatches_part(const MemoSubject& subject);
+/// Where gradients are summed, and what that costs.
 std::string gradients_part(const MemoSubject& subject);
 /// What the precision does to time and memory, what stays above it and why, and the limits of its numbers.
 std::string precision_part(const MemoSubject& subject);
@@ -90,10 +111,5 @@ struct BottleneckTexts {
   std::string table;    ///< of all changes, with its heading
 };
 BottleneckTexts bottleneck_texts(const MemoSubject& subject);
-
-/// "tensor 2 x data 1 x pipeline 4".
-std::string mesh_text(const Layout& layout);
-/// With a capital first letter.
-std::string capitalized(std::string text);
 
 }  // namespace espalier

@@ -36,16 +36,16 @@ class PrecisionPart : MemoText {
         precision_(best_.layout.precision),
         states_(state_bytes(training_types(precision_))) {}
 
-  std::string text() {
-    text_ = "## Precision\n\n";
+  std::string write() {
+    text = "## Precision\n\n";
     if (states_.weights == 4) {
       all_in_fp32();
-      return text_;
+      return text;
     }
     time_and_memory();
     what_stays_higher();
     range();
-    return text_;
+    return text;
   }
 
  private:
@@ -98,9 +98,8 @@ class PrecisionPart : MemoText {
     const ModelConfig& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
       say("What stays in bf16, and why:\n\n"
-          "- attention, the head and its logits: "
-          "to tell probabilities and logits over up to {} columns apart takes more than the {} stored bits of {};\n"
-          "- the residual stream, norms and activation functions: "
+          "- Attention, the head and its logits: up to {} columns need more than the {} stored bits of {}.\n"
+          "- The residual stream, norms and activation functions: "
           "each block adds to the stream, and {} stored bits would round every sum.\n\n",
           model.vocab_size, e4m3_format.significand_bits, e4m3_format.name, e4m3_format.significand_bits);
     say("What stays in fp32, and why:\n\n");
@@ -128,16 +127,15 @@ class PrecisionPart : MemoText {
 
   void range() {
     if (precision_ == Precision::fp16) {
-      say("{}, and what is below {:.1g} is 0: "
-          "gradients need a loss scale, a step that overflows is skipped, "
+      say("{}. What is below {:.1g} is 0. So gradients need a loss scale. A step that overflows is skipped, "
           "and training can diverge where the scale collapses. ",
           format_text(fp16_format), fp16_format.least() / 2);
-      say("bf16 has the range of fp32 ({} bits of the exponent) for {} stored bits of the significand, ",
+      say("bf16 has the range of fp32 ({} bits of the exponent) for {} stored bits of the significand. ",
           bf16_format.exponent_bits, bf16_format.significand_bits);
       if (has(Precision::bf16))
-        say("and takes {}.\n\n", price_text(subject_.price_in(Precision::bf16)));
+        say("It would take {}.\n\n", price_text(subject_.price_in(Precision::bf16)));
       else
-        say("but this device has none.\n\n");
+        say("This device does not have it.\n\n");
     }
     if (precision_ == Precision::bf16) {
       say("bf16 has the range of fp32, so no loss scaling is needed: both have {} bits of the exponent. "
@@ -152,7 +150,7 @@ class PrecisionPart : MemoText {
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {
-      say("{}; {}. So every tensor needs a scale of its own; the estimate has the casts, not the upkeep of the "
+      say("{}. {}. So every tensor needs a scale of its own. The estimate has the casts, not the upkeep of the "
           "scales. ",
           format_text(e4m3_format), format_text(e5m2_format));
       say("`train` does not compute in fp8 yet: this layout is estimated, not run{}.\n\n", runnable_instead());
@@ -167,6 +165,6 @@ class PrecisionPart : MemoText {
 
 }  // namespace
 
-std::string precision_part(const MemoSubject& subject) { return PrecisionPart(subject).text(); }
+std::string precision_part(const MemoSubject& subject) { return PrecisionPart(subject).write(); }
 
 }  // namespace espalier

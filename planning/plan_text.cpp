@@ -30,10 +30,10 @@ std::string wrapped(const std::string& list, std::size_t column) {
 
 // What every table says of a layout, behind what stands before it.
 std::string row_text(std::string text, const PlanProblem& problem, const LayoutPrice& price) {
-  text +=
-      fmt::format(" {:>9.4g} s {:>16} {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  ", price.step_seconds,
-                  interval_text(price.step_interval), price.tokens_per_second, 100 * price.flops_share.share,
-                  100 * price[Phase::bubble] / price.step_seconds, 100 * price.idle_share, in_gib(price.memory_bytes));
+  text += fmt::format(" {:>9.4g} s {:>16} {:>11} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  ", price.step_seconds,
+                      interval_text(price.step_interval), rounded_text(price.tokens_per_second, 4),
+                      100 * price.flops_share.share, 100 * price[Phase::bubble] / price.step_seconds,
+                      100 * price.idle_share, in_gib(price.memory_bytes));
   const char* const mark = why_not_runnable(problem, price.layout).empty() ? "" : " *";
   return text + wrapped(price.layout.text() + mark, text.size()) + "\n";
 }
@@ -49,13 +49,14 @@ std::string head_text(const std::string& before, std::span<const PlanProblem> pr
                      "tokens/s", share, "bubble", "idle", "memory");
 }
 
-// The two columns that are easily taken for one; where there is a pipeline.
-std::string idle_text(const std::vector<LayoutPrice>& prices) {
-  const bool any =
-      std::any_of(prices.begin(), prices.end(), [](const LayoutPrice& price) { return price.layout.pipeline > 1; });
-  return any ? "     bubble: what the busiest stage waits, of the step, as by phase; "
-               "idle: what a stage waits on average, for a busier one too, of the pipeline's time\n"
-             : "";
+// What the columns mean; the two that are easily taken for one where there is a pipeline.
+std::string columns_text(const std::vector<LayoutPrice>& prices) {
+  std::string text = "     9 of 10 cases: seconds of a step, if it is off like 9 of 10 published cases of its kind\n";
+  if (std::ranges::any_of(prices, [](const LayoutPrice& price) { return price.layout.pipeline > 1; }))
+    text +=
+        "     bubble: share of the step that the busiest stage waits\n"
+        "     idle: share of the pipeline's time that an average stage waits\n";
+  return text;
 }
 
 // "174.6 B parameters", "0.8425 M parameters".
@@ -118,14 +119,15 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
   std::string text = head_text("    ", {&problem, 1});
   for (std::size_t i = 0; i < shown.size(); ++i)
     text += row_text(fmt::format("{:>3}.", i + 1), problem, shown[i]);
-  return text + idle_text(shown) + marks_text(problem, shown);
+  return text + columns_text(shown) + marks_text(problem, shown);
 }
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
-  std::string text = fmt::format("{}\n  {} of {}; step {:.4g} s ({}), {:.4g} tokens/s, {} {:.1f} %\n",
-                                 price.layout.text(), counted(price.layout.num_microbatches(), "micro-batch"),
-                                 price.layout.micro_batch, price.step_seconds, interval_text(price.step_interval),
-                                 price.tokens_per_second, price.flops_share.text(), 100 * price.flops_share.share);
+  std::string text =
+      fmt::format("{}\n  {} of {}; step {:.4g} s ({}), {} tokens/s, {} {:.1f} %\n", price.layout.text(),
+                  counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch, price.step_seconds,
+                  interval_text(price.step_interval), rounded_text(price.tokens_per_second, 4),
+                  price.flops_share.text(), 100 * price.flops_share.share);
   if (problem.num_tokens > 0)
     text += fmt::format("  {}\n", run_cost_text(problem, price));
   text += "  time of the busiest stage\n";
@@ -167,10 +169,10 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
   const LayoutPrice& fastest = *std::ranges::min_element(result.ranking, {}, &LayoutPrice::step_seconds);
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
   return fmt::format(
-      "the prediction does not tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
-      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage{}",
+      "the prediction cannot tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
+      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage.{}",
       result.num_alike, 100 * told_apart_share(problem.cluster),
-      slower > equal_share ? fmt::format("; {} is {:.1f} % faster", fastest.layout.text(), 100 * slower) : "");
+      slower > equal_share ? fmt::format(" Predicted {:.1f} % faster: {}", 100 * slower, fastest.layout.text()) : "");
 }
 
 std::string not_built_text(const PlanProblem& problem, const SearchResult& result) {
@@ -220,7 +222,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<Layout
     if (price)
       shown.push_back(*price);
   }
-  return text + idle_text(shown) + marks_text(problem, shown);
+  return text + columns_text(shown) + marks_text(problem, shown);
 }
 
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
@@ -241,9 +243,9 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
       text += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
   }
   text +=
-      "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % "
-      "on\n";
-  text += idle_text(prices) + marks_text(problem, prices);
+      "     efficiency: tokens per second and device, relative to the first row; the line below says what costs 1 % "
+      "or more\n";
+  text += columns_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
     for (const CurveGoal& each : goals_on_curve(points, goal))
       text += fmt::format("goal: {}\n", curve_goal_text(each));
@@ -273,7 +275,7 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
     text += row_text(fmt::format("{:<37}", "  best for it alone"), problems[i], common.bests[i]);
     shown.push_back(common.bests[i]);
   }
-  text += idle_text(shown) + marks_text(problems.front(), shown);
+  text += columns_text(shown) + marks_text(problems.front(), shown);
   for (const std::string& sentence : comparison_sentences(problems, common))
     text += sentence + "\n";
   for (std::size_t i = 0; i < problems.size(); ++i)

@@ -53,7 +53,8 @@ class Pricer {
         gradient_bytes_(activation_bytes(layout.precision) == 2 ? problem.implementation.gradient_bytes : 4),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
-               embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)} {
+               embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)},
+        elements_(layer_elements(problem.model, layout_, problem.implementation)) {
     const std::vector<Index> blocks = blocks_per_part(problem.model, layout);
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       std::vector<ChunkParts> mine;
@@ -118,9 +119,8 @@ class Pricer {
   }
 
   double elements(const ChunkParts& chunk) const {
-    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_, problem_.implementation.experts) +
-           (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0) +
-           (chunk.head ? head_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0);
+    return chunk.blocks * elements_.block + (chunk.embedding ? elements_.embedding : 0) +
+           (chunk.head ? elements_.head : 0);
   }
 
   ChunkTimes chunk_times(const ChunkParts& chunk) const {
@@ -172,10 +172,7 @@ class Pricer {
     times.seconds.backward_input += backward - backward_work;
   }
 
-  double expert_elements(const ChunkParts& chunk) const {
-    const Experts& experts = problem_.implementation.experts;
-    return experts.count == 0 ? 0 : chunk.blocks * expert_parameters_on_rank(problem_.model, layout_, experts);
-  }
+  double expert_elements(const ChunkParts& chunk) const { return chunk.blocks * elements_.experts; }
 
   double sharded_elements(const ChunkParts& chunk) const {
     if (layout_.zero_stage < 2)
@@ -272,10 +269,8 @@ class Pricer {
     result[Phase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
-      const double table =
-          vocabulary_on_rank(problem_.model, layout_, problem_.implementation) * to_double(problem_.model.hidden_size);
-      price.tied_seconds =
-          2 * message_seconds(cluster(), pipeline_axis(layout_), table * problem_.implementation.gradient_bytes / 2);
+      price.tied_seconds = 2 * message_seconds(cluster(), pipeline_axis(layout_),
+                                               elements_.table * problem_.implementation.gradient_bytes / 2);
       price.reduction_seconds = price.tied_seconds;
       result[Phase::data_comm] += price.tied_seconds;
     }
@@ -345,6 +340,7 @@ class Pricer {
   double weight_bytes_;    // of an element, as gathered
   double gradient_bytes_;  // as reduced
   Parts parts_;
+  LayerElements elements_;
   std::vector<std::vector<ChunkParts>> stages_;
 };
 

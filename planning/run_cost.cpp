@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "planning/to_double.hpp"
@@ -28,22 +29,18 @@ RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price) {
   return run;
 }
 
-std::string rounded_text(double value) {
+std::string rounded_text(double value, int digits) {
   if (value < 999.5)
-    return fmt::format("{:.3g}", value);
-  const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
-  const std::string digits = fmt::format("{:.0f}", std::round(value / unit) * unit);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0)
-      text += ',';
-    text += digits[i];
-  }
+    return fmt::format("{:.{}g}", value, digits);
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(value)) + 1 - digits));
+  std::string text = fmt::format("{:.0f}", std::round(value / unit) * unit);
+  for (std::size_t at = text.size(); at > 3; at -= 3)
+    text.insert(at - 3, 1, ',');
   return text;
 }
 
-std::string interval_text(const Interval& interval) {
-  return fmt::format("{} to {}", rounded_text(interval.low), rounded_text(interval.high));
+std::string interval_text(const Interval& interval, int digits) {
+  return fmt::format("{} to {}", rounded_text(interval.low, digits), rounded_text(interval.high, digits));
 }
 
 std::string predicted_text(const Predicted& predicted, const std::string& unit) {

@@ -36,10 +36,10 @@ std::string run_cost_text(const PlanProblem& problem, const LayoutPrice& price);
 std::string predicted_text(const Predicted& predicted, const std::string& unit);
 
 /// "58.2 to 76.1".
-std::string interval_text(const Interval& interval);
+std::string interval_text(const Interval& interval, int digits = 3);
 
-/// Three digits, or all before the point in groups: "0.463", "12.3", "302,000".
-std::string rounded_text(double value);
+/// So many digits; from 1,000 on zeros behind them, in groups: "0.463", "12.3", "302,000".
+std::string rounded_text(double value, int digits = 3);
 
 /// "300B", "1.5T".
 std::string tokens_text(Index tokens);

@@ -14,7 +14,7 @@ namespace espalier {
 
 /// How a model is taught longer sequences than it was trained on.
 enum class RotaryScaling {
-  none,     ///< theta^(-2i/R)
+  none,     ///< theta^(-2i/HR)
   linear,   ///< positions divided by the factor (Chen et al., Position Interpolation, 2023)
   dynamic,  ///< a larger theta for sequences longer than the original length (NTK-aware scaling)
   yarn,     ///< slow pairs divided, fast ones not, a ramp between (Peng et al., YaRN, 2023)
@@ -25,7 +25,7 @@ inline constexpr std::array all_rotary_scalings{RotaryScaling::none, RotaryScali
                                                 RotaryScaling::yarn, RotaryScaling::llama3};
 
 struct RotaryConfig {
-  Index size = 0;  ///< R, channels of a head that are rotated: even, at most HS
+  Index size = 0;  ///< HR, channels of a head that are rotated: even, at most HS
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::none;
   double factor = 1;  ///< s, of the length: at least 1; of all kinds but none
@@ -45,12 +45,12 @@ struct RotaryConfig {
 };
 
 struct RotaryFrequencies {
-  std::vector<double> of_pairs;  ///< (R/2), radians a position
+  std::vector<double> of_pairs;  ///< (HR/2), radians a position
   double attention_factor = 1;   ///< sines and cosines are multiplied by it, so scores by its square
 };
 
 /// @param sequence_length the longest one; dynamic scaling alone asks for it
-/// @pre R is even and positive, for dynamic at least 4; s, theta and L0 are positive where they are used
+/// @pre HR is even and positive, for dynamic at least 4; s, theta and L0 are positive where they are used
 RotaryFrequencies rotary_frequencies(const RotaryConfig& config, Index sequence_length = 0);
 
 }  // namespace espalier

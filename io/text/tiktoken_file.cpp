@@ -151,7 +151,7 @@ std::string base64_decoded(std::string_view text) {
       for (const int shift : {16, 8, 0})
         bytes += static_cast<char>(bits >> shift & 0xFF);
   }
-  bytes.resize(bytes.size() - padding);
+  bytes.erase(bytes.size() - padding);
   return bytes;
 }
 

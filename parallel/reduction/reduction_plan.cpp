@@ -3,83 +3,22 @@
 #include "parallel/reduction/reduction_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr Index cache_line_elements = 16;
-
-/// Where the flat arrays may be cut.
-class Rows {
- public:
-  Rows(const std::vector<Parameter>& parameters, Index flat_end) : parameters_(parameters), flat_end_(flat_end) {}
-
-  Index at_or_before(Index position) const {
-    if (parameters_.empty() || position >= flat_end_)
-      return std::min(position, flat_end_);
-    const Parameter& parameter = parameters_[find(position)];
-    return parameter.offset + row_index(parameter, position) * row_size(parameter);
-  }
-
-  Index at_or_after(Index position) const {
-    const Index before = at_or_before(position);
-    if (before == position || parameters_.empty())
-      return position;
-    const std::size_t i = find(position);
-    const Parameter& parameter = parameters_[i];
-    if (row_index(parameter, position) + 1 < parameter.size / row_size(parameter))
-      return before + row_size(parameter);
-    return i + 1 < parameters_.size() ? parameters_[i + 1].offset : flat_end_;
-  }
-
-  Index nearest(Index position) const {
-    const Index before = at_or_before(position);
-    const Index after = at_or_after(position);
-    return after - position < position - before ? after : before;
-  }
-
- private:
-  static Index row_size(const Parameter& parameter) {
-    return parameter.local_shape.size() < 2 ? 1 : std::max<Index>(1, parameter.local_shape.back());
-  }
-  // Of the row that holds `position`; the padding belongs to the last.
-  static Index row_index(const Parameter& parameter, Index position) {
-    return std::min(position - parameter.offset, parameter.size - 1) / row_size(parameter);
-  }
-  // The last parameter that starts at or before `position`.
-  std::size_t find(Index position) const {
-    const auto contains = [&](std::size_t i) {
-      return parameters_[i].offset <= position && (i + 1 == parameters_.size() || position < parameters_[i + 1].offset);
-    };
-    if (contains(last_))
-      return last_;
-    const auto next =
-        std::upper_bound(parameters_.begin(), parameters_.end(), position,
-                         [](Index value, const Parameter& parameter) { return value < parameter.offset; });
-    ESPALIER_ASSERT(next != parameters_.begin(), "espalier::plan_reduction: parameters must cover the flat arrays");
-    last_ = static_cast<std::size_t>(next - parameters_.begin()) - 1;
-    return last_;
-  }
-
-  const std::vector<Parameter>& parameters_;
-  Index flat_end_;
-  mutable std::size_t last_ = 0;  // found: cuts come in order
-};
-
-std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const Rows& rows) {
+std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const FlatRows& rows) {
   std::vector<Index> bounds{bucket.offset};
-  for (Index part = 1; part < parts; ++part) {
-    const Index target = bucket.size / parts * part + bucket.size % parts * part / parts;
-    bounds.push_back(rows.nearest(bucket.offset + target / cache_line_elements * cache_line_elements));
-  }
-  bounds.push_back(bucket.offset + bucket.size);
+  for (int part = 0; part < parts; ++part)
+    bounds.push_back(rows.slice(bucket.range(), part, parts).end);
   return bounds;
 }
 
 // The slice of a rank of the first level as a bucket of the second.
-Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const Rows& rows) {
+Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const FlatRows& rows) {
   const IndexRange slice = bucket.slice(rank);
   Bucket second{.offset = slice.begin,
                 .size = slice.size(),
@@ -91,7 +30,7 @@ Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const Ro
 }
 
 // Slice by slice of the first level the slices of the second.
-Bucket cut_among_all(const Bucket& bucket, const GroupRank& ours, const Rows& rows) {
+Bucket cut_among_all(const Bucket& bucket, const GroupRank& ours, const FlatRows& rows) {
   Bucket all = bucket;
   all.bounds = {bucket.offset};
   for (int rank = 0; rank < ours.size; ++rank) {
@@ -162,6 +101,10 @@ std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const 
 
 }  // namespace
 
+Index flat_end_of(const std::vector<Segment>& segments) {
+  return segments.empty() ? 0 : end_of(segments, segments.size() - 1);
+}
+
 std::vector<ByteRange> Bucket::byte_slices(Index element_bytes) const {
   std::vector<ByteRange> slices;
   for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank)
@@ -185,17 +128,12 @@ FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
   return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
 }
 
-ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
-                             const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
-  ReductionPlan plan;
-  if (segments.empty())
-    return plan;
-  const Index flat_end = end_of(segments, segments.size() - 1);
+FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& rows, const GroupRanks& ranks,
+                         const ReducerOptions& options, Index element_bytes) {
+  FlatBuckets plan;
   const std::map<GroupKey, Index> limits = bucket_limits(segments, ranks, options, element_bytes);
-  const Rows rows(parameters, flat_end);
   plan.units = layer_units(segments, options);
   int unit = static_cast<int>(plan.units.size());  // of the segment, or behind it
-  std::vector<IndexRange> alone;                   // from the end
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
     const GroupKey group = rank_in(ranks, segment.group).joins;
@@ -205,7 +143,7 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
       --unit;
     const int own_unit = is_layer(segment, options) ? unit : -1;
     if (ranks.at(group).size == 1) {
-      alone.push_back({segment.offset, end});
+      plan.alone.push_back({segment.offset, end});
       continue;
     }
     while (end > segment.offset) {
@@ -228,6 +166,17 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
       end = begin;
     }
   }
+  return plan;
+}
+
+ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                             const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
+  ReductionPlan plan;
+  const Index flat_end = flat_end_of(segments);
+  const FlatRows rows(parameters, flat_end);
+  FlatBuckets uncut = flat_buckets(segments, rows, ranks, options, element_bytes);
+  plan.buckets = std::move(uncut.buckets);
+  plan.units = std::move(uncut.units);
   for (Bucket& bucket : plan.buckets)
     bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
   for (const Bucket& bucket : plan.buckets)
@@ -243,7 +192,7 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
     plan.owned = {{0, flat_end}};
     return plan;
   }
-  std::vector<IndexRange> all(alone);
+  std::vector<IndexRange> all(uncut.alone);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const GroupRank& ours = ranks.at(plan.buckets[b].group);
     all.push_back(plan.has_two_levels() ? plan.second[b].slice(ours.second_rank) : plan.buckets[b].slice(ours.rank));

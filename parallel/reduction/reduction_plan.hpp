@@ -11,6 +11,7 @@
 #include "parallel/collectives/byte_range.hpp"
 #include "parallel/collectives/collective_traffic.hpp"
 #include "parallel/mesh/reduction_groups.hpp"
+#include "parallel/reduction/flat_rows.hpp"
 
 namespace espalier {
 
@@ -79,6 +80,17 @@ struct ReductionPlan {
   FlatSharding weights(int zero_stage, int buffers) const;
   FlatSharding gradients(int buffers) const { return {owned, units, units.empty() ? 0 : buffers}; }
 };
+
+/// The buckets of a plan, not yet cut into slices.
+struct FlatBuckets {
+  std::vector<Bucket> buckets;
+  std::vector<IndexRange> units;
+  std::vector<IndexRange> alone;  ///< from the end: reduced with nobody
+};
+/// @pre there are segments
+FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& rows, const GroupRanks& ranks,
+                         const ReducerOptions& options, Index element_bytes);
+Index flat_end_of(const std::vector<Segment>& segments);
 
 /// Cuts the flat arrays of `element_bytes` an element from their end into buckets. A bucket never mixes communicators.
 /// Buckets and slices are cut where a row of a parameter starts (its last dimension; a parameter of one dimension is

@@ -3,87 +3,67 @@
 #include "parallel/reduction/reduction_shares.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace espalier {
+namespace {
 
-ReductionShares::Group& ReductionShares::group_of(std::map<GroupKey, Group>& groups, const GroupKey& key, int size) {
-  const auto [entry, is_new] = groups.try_emplace(key);
-  if (is_new) {
-    entry->second.size = size;
-    for (std::vector<Index>* const values :
-         {&entry->second.owned, &entry->second.owned_in_units, &entry->second.largest_slice})
-      values->assign(static_cast<std::size_t>(size), 0);
-  }
-  return entry->second;
-}
+// What is on its way in a communicator.
+struct InFlight {
+  Index buckets = 0;
+  Index largest_bucket = 0;
+  Index largest_slice = 0;
 
-ReductionShares::ReductionShares(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index flat_size, Index gradient_bytes)
-    : options_(options), gradient_bytes_(gradient_bytes), alone_(flat_size) {
-  for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const Index times = options.times_of(unit);
-    alone_ += (times - 1) * plan.units[unit].size();
-    alone_in_units_ += times * plan.units[unit].size();
+  void add(Index times, IndexRange bucket, IndexRange slice) {
+    buckets += times;
+    largest_bucket = std::max(largest_bucket, bucket.size());
+    largest_slice = std::max(largest_slice, slice.size());
   }
-  const auto enter = [](Group& group, const Bucket& bucket, Index times, bool in_unit) {
-    group.count += static_cast<int>(times);
-    group.largest_bucket = std::max(group.largest_bucket, bucket.size);
-    for (std::size_t rank = 0; rank < group.owned.size(); ++rank) {
-      const Index slice = bucket.slice(static_cast<int>(rank)).size();
-      group.owned[rank] += times * slice;
-      group.owned_in_units[rank] += in_unit ? times * slice : 0;
-      group.largest_slice[rank] = std::max(group.largest_slice[rank], slice);
-    }
-  };
-  const auto times_of = [&](const Bucket& bucket) {
-    return bucket.unit < 0 ? 1 : options.times_of(static_cast<std::size_t>(bucket.unit));
-  };
-  for (const Bucket& bucket : plan.buckets) {
-    const Index times = times_of(bucket);
-    alone_ -= times * bucket.size;
-    alone_in_units_ -= bucket.unit < 0 ? 0 : times * bucket.size;
-    enter(group_of(groups_, bucket.group, ranks.at(bucket.group).size), bucket, times, bucket.unit >= 0);
-  }
-  std::size_t next = 0;  // of the second level: in the order of the buckets that have one
-  for (const Bucket& bucket : plan.buckets)
-    if (const int size = ranks.at(bucket.group).second_size; size > 1)
-      enter(group_of(second_, bucket.group, size), plan.second.at(next++), times_of(bucket), bucket.unit >= 0);
-  has_copies_ = plan.has_copies;
-}
 
-std::uint64_t ReductionShares::buffer_bytes(const Group& group, Index largest_slice) const {
-  const Index received = largest_slice * (group.size - 1);
-  const Index each = options_.wire ? (received + group.largest_bucket) * static_cast<Index>(size_of(*options_.wire))
-                                   : received * gradient_bytes_;
-  return static_cast<std::uint64_t>(std::min<Index>(group.count, std::max(1, options_.buckets_in_flight)) * each);
-}
+  std::uint64_t buffer_bytes(int ranks, const ReducerOptions& options, Index gradient_bytes) const {
+    const Index received = largest_slice * (ranks - 1);
+    const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
+                                    : received * gradient_bytes;
+    return static_cast<std::uint64_t>(std::min<Index>(buckets, std::max(1, options.buckets_in_flight)) * each);
+  }
+};
+
+}  // namespace
+
+ReductionShares::ReductionShares(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                                 const GroupRanks& ranks, const ReducerOptions& options, Index gradient_bytes)
+    : options_(options),
+      gradient_bytes_(gradient_bytes),
+      flat_size_(flat_end_of(segments)),
+      rows_(parameters, flat_size_),
+      flat_(flat_buckets(segments, rows_, ranks, options, gradient_bytes)) {}
 
 ReductionShare ReductionShares::of(const GroupRanks& ranks) const {
-  return share([&](const std::vector<Index>& values, const GroupKey& key, bool of_second) {
-    const GroupRank& ours = ranks.at(key);
-    return values.at(static_cast<std::size_t>(of_second ? ours.second_rank : ours.rank));
-  });
-}
-
-ReductionShare ReductionShares::most() const {
-  return share(
-      [](const std::vector<Index>& values, const GroupKey&, bool) { return *std::ranges::max_element(values); });
-}
-
-template <class Choice>
-ReductionShare ReductionShares::share(const Choice& choice) const {
-  ReductionShare share{.owned = alone_, .owned_in_units = alone_in_units_};
-  for (const auto& [key, group] : groups_) {
-    share.buffer_bytes += buffer_bytes(group, choice(group.largest_slice, key, false));
-    const auto second = second_.find(key);
-    if (second != second_.end())
-      share.buffer_bytes += buffer_bytes(second->second, choice(second->second.largest_slice, key, true));
-    // Copies of a shard are summed in it; else the second level shares the slices of the first.
-    const bool is_shared = second != second_.end() && !has_copies_;
-    const Group& owners = is_shared ? second->second : group;
-    share.owned += choice(owners.owned, key, is_shared);
-    share.owned_in_units += choice(owners.owned_in_units, key, is_shared);
+  ReductionShare share{.owned = flat_size_};  // less what others sum
+  for (std::size_t unit = 0; unit < flat_.units.size(); ++unit) {
+    share.owned += (options_.times_of(unit) - 1) * flat_.units[unit].size();
+    share.owned_in_units += options_.times_of(unit) * flat_.units[unit].size();
   }
+  std::map<GroupKey, InFlight> first, second;
+  for (const Bucket& bucket : flat_.buckets) {
+    const GroupRank& ours = ranks.at(bucket.group);
+    const bool is_in_unit = bucket.unit >= 0;
+    const Index times = is_in_unit ? options_.times_of(static_cast<std::size_t>(bucket.unit)) : 1;
+    const IndexRange slice = rows_.slice(bucket.range(), ours.rank, ours.size);
+    first[bucket.group].add(times, bucket.range(), slice);
+    IndexRange kept = slice;
+    if (ours.second_size > 1) {
+      const IndexRange of_second = rows_.slice(slice, ours.second_rank, ours.second_size);
+      second[bucket.group].add(times, slice, of_second);
+      kept = ours.has_copies ? slice : of_second;  // copies of a shard are summed in it
+    }
+    share.owned -= times * (bucket.size - kept.size());
+    share.owned_in_units -= is_in_unit ? times * (bucket.size - kept.size()) : 0;
+  }
+  for (const auto& [key, messages] : first)
+    share.buffer_bytes += messages.buffer_bytes(ranks.at(key).size, options_, gradient_bytes_);
+  for (const auto& [key, messages] : second)
+    share.buffer_bytes += messages.buffer_bytes(ranks.at(key).second_size, options_, gradient_bytes_);
   return share;
 }
 

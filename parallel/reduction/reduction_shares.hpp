@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "parallel/reduction/reduction_plan.hpp"
@@ -17,39 +16,24 @@ struct ReductionShare {
   std::uint64_t buffer_bytes = 0;  ///< for what other ranks send, and for what leaves in a wire type
 };
 
-/// The shares of all ranks that cut the flat arrays alike (where sums have a second level: of its ranks) from the plan
-/// of one of them. With ReducerOptions::layer_times, for all layers.
+/// The shares of ranks with equal flat arrays, as plan_reduction() cuts them: each without the slices of all others.
+/// With ReducerOptions::layer_times, for all layers.
 class ReductionShares {
  public:
-  /// @param ranks of the plan
-  ReductionShares(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options, Index flat_size,
-                  Index gradient_bytes);
+  /// @param parameters in flat order; they must outlive this.
+  /// @param ranks of any of the ranks
+  ReductionShares(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                  const GroupRanks& ranks, const ReducerOptions& options, Index gradient_bytes);
 
+  std::size_t num_buckets() const { return flat_.buckets.size(); }
   ReductionShare of(const GroupRanks& ranks) const;
 
-  /// The sum over the groups of the most that one of their ranks has; of a second level those of the plan's rank.
-  ReductionShare most() const;
-
  private:
-  // The buckets of a group; vectors by rank in it.
-  struct Group {
-    int size = 1;
-    int count = 0;
-    Index largest_bucket = 0;
-    std::vector<Index> owned, owned_in_units, largest_slice;
-  };
-  static Group& group_of(std::map<GroupKey, Group>& groups, const GroupKey& key, int size);
-  std::uint64_t buffer_bytes(const Group& group, Index largest_slice) const;
-  template <class Choice>
-  ReductionShare share(const Choice& choice) const;
-
   ReducerOptions options_;
   Index gradient_bytes_;
-  Index alone_ = 0;  // reduced with nobody
-  Index alone_in_units_ = 0;
-  std::map<GroupKey, Group> groups_;
-  std::map<GroupKey, Group> second_;  // level, where a sum has one
-  bool has_copies_ = false;
+  Index flat_size_;
+  FlatRows rows_;
+  FlatBuckets flat_;
 };
 
 }  // namespace espalier

@@ -158,7 +158,7 @@ expect 2 "no point of the curve is that fast" "${curve[@]}" --max-step-seconds 1
 says "goal: a step of at most 1 s: holds at none of these; the nearest is" "on 32 devices"
 both=("$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128)
 expect 0 "wrote both.md" "${both[@]}" --memo both.md
-grep -q "What each machine gives up" both.md || fail "the memo does not say what each machine gives up" both.md
+grep -q "The layout gives up" both.md || fail "the memo does not say what each machine gives up" both.md
 expect 2 "goal on h100: a step of at most 3 s: met" "${both[@]}" --max-step-seconds 3
 says "goal on a100-80: a step of at most 3 s: missed" "where:  a100-80"
 "${both[@]}" --json >both.json || fail "--json of several clusters" both.json

@@ -253,13 +253,11 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           .bucket_bytes = narrow_bucket, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
+      const ReductionShares shares(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
       const auto wanted =
           reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().most_direct_ranks);
-      EXPECT_NEAR(
-          static_cast<double>(memory),
-          static_cast<double>(
-              ReductionShares(plan, ranks, options, stage.parameters.flat_size(), bytes).of(ranks).buffer_bytes),
-          36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
+      EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(shares.of(ranks).buffer_bytes),
+                  36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
         reducer.begin_step();
         reducer.wait();

@@ -184,6 +184,36 @@ TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
     }
 }
 
+// Without the slices of others: of each rank what its own plan says, in one level, in two, and with copies of shards.
+TEST(ReductionPlan, SharesAreThoseOfEachPlan) {
+  const std::vector<Segment> segments = segments_of({70 * 33, 5, 9 * 1000});
+  std::vector<Parameter> parameters;  // rows that no number of ranks divides
+  for (const auto& [segment, row] : {std::pair(0, Index{33}), {1, Index{1}}, {2, Index{1000}}}) {
+    Parameter parameter;
+    parameter.size = segments[static_cast<std::size_t>(segment)].size;
+    parameter.local_shape = {parameter.size / row, row};
+    parameter.offset = segments[static_cast<std::size_t>(segment)].offset;
+    parameters.push_back(parameter);
+  }
+  const ReducerOptions options{.bucket_bytes = 4 * 900, .zero_stage = 1};
+  std::set<Index> shares_of_ranks;
+  for (const auto& [shard_replicas, first_level_replicas] : {std::pair(0, 0), {0, 3}, {4, 0}}) {
+    const MeshLayout mesh{
+        .degrees = PerAxis::degrees(1, 12, 1), .shard_replicas = shard_replicas, .first_level_replicas = first_level_replicas};
+    const ReductionShares shares(segments, parameters, mesh.group_ranks(0), options, 4);
+    for (int rank = 0; rank < mesh.size(); ++rank) {
+      const GroupRanks ranks = mesh.group_ranks(rank);
+      const ReductionPlan plan = plan_reduction(segments, parameters, ranks, options, 4);
+      Index owned = 0;
+      for (const IndexRange& range : plan.owned)
+        owned += range.size();
+      EXPECT_EQ(shares.of(ranks).owned, owned) << mesh.text() << ", rank " << rank;
+      shares_of_ranks.insert(owned);
+    }
+  }
+  EXPECT_GT(shares_of_ranks.size(), 3u) << "ranks that own alike show nothing";
+}
+
 TEST(ReductionPlan, WithoutZeroAllIsOwned) {
   const auto parameters = odd_parameters<double>();
   const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks_of(1, 4), {}, 8);
@@ -225,8 +255,7 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
       EXPECT_GE(plan.buckets.front().slice(size / 2).size() * 4, 256 << 10) << size << " ranks";
     }
     constexpr std::uint64_t in_flight = 256 << 20;  // as with the buckets of few ranks
-    EXPECT_LE(ReductionShares(plan, ranks, options, Index{124} << 20, 4).of(ranks).buffer_bytes,
-              in_flight + (size << 10))
+    EXPECT_LE(ReductionShares(segments, {}, ranks, options, 4).of(ranks).buffer_bytes, in_flight + (size << 10))
         << size << " ranks";
     EXPECT_EQ(library.messages, 2 * plan.buckets.size());
     EXPECT_EQ(direct.messages, 2 * plan.buckets.size() * static_cast<std::size_t>(size - 1));
@@ -238,7 +267,7 @@ TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
     const ReductionTraffic levels = reduction_traffic(two, in_levels, options, 4, 4, {}, size).at(over_dp);
     EXPECT_NEAR(static_cast<double>(levels.bytes()), static_cast<double>(direct.bytes()), 2e5);
     EXPECT_NEAR(static_cast<double>(two.owned.front().size()), static_cast<double>(plan.owned.front().size()), 64);
-    EXPECT_LE(ReductionShares(two, in_levels, options, Index{124} << 20, 4).of(in_levels).buffer_bytes, 1.6 * in_flight)
+    EXPECT_LE(ReductionShares(segments, {}, in_levels, options, 4).of(in_levels).buffer_bytes, 1.6 * in_flight)
         << size << " ranks";
     const auto peers = static_cast<std::size_t>(mesh.first_level_replicas - 1 + size / mesh.first_level_replicas - 1);
     EXPECT_EQ(levels.messages, 2 * two.buckets.size() * peers);

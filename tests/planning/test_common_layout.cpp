@@ -10,6 +10,8 @@
 #include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/plan_text.hpp"
+#include "planning/run_cost.hpp"
+#include "planning/time_text.hpp"
 #include "planning/why_slower.hpp"
 #include "tests/planning/problems.hpp"
 
@@ -92,12 +94,14 @@ TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
   const std::string memo =
       common_memo(problems, space, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
   for (const char* const part :
-       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine gives up",
-        "**Goal on a100-80.** a step of at most 3 s: missed by", "**Goal on h100.** a step of at most 3 s: met with",
-        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## Question", "## Answer", "## What limits it",
-        "## How sure we are", "## What could be changed"})
+       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "On a100-80: The layout gives up ",
+        "On h100: The layout gives up ", "**Goal on a100-80.** a step of at most 3 s: missed by",
+        "**Goal on h100.** a step of at most 3 s: met with", "## How it fits in memory", "# On a100-80\n",
+        "# On h100\n", "## Question", "## Answer", "## What limits it", "## How sure we are",
+        "## What could be changed"})
     EXPECT_THAT(memo, HasSubstr(part));
-  EXPECT_THAT(memo, HasSubstr(fmt::format("| h100 | {:.4g} s | ", common.prices[1].step_seconds)));
+  EXPECT_THAT(memo, HasSubstr(fmt::format(" | {} | {} s |\n", time_text(common.prices[1].step_seconds),
+                                          interval_text(common.prices[1].step_interval))));
 }
 
 // A change is made on all machines: what has no room on one of them is not the first thing to try on another.
@@ -137,8 +141,9 @@ TEST(CommonLayout, unlike_clusters_stand_side_by_side) {
                                              h100_first ? faster : 1 / faster,
                                              h100_first ? "a100-80 (32 devices)" : "h100 (16 devices)")));
     EXPECT_THAT(shown, HasSubstr(fmt::format("costs {:.2f} times as much", h100_first ? dearer : 1 / dearer)));
-    EXPECT_THAT(shown, HasSubstr(" EUR ("));
   }
+  EXPECT_THAT(text, HasSubstr(" EUR ("));
+  EXPECT_THAT(memo, HasSubstr(" EUR | "));
 }
 
 // One that has no layout does not hide the other.
@@ -151,6 +156,11 @@ TEST(CommonLayout, one_without_a_layout_says_why) {
   EXPECT_TRUE(common.has(1));
   EXPECT_THAT(common_layout_text(problems, common), HasSubstr("no layout fits: "));
   EXPECT_THAT(common_memo(problems, space, common), HasSubstr("no layout fits: "));
+  // Where none has one, the memo still has the part by which `plan` knows its own memos.
+  const std::vector<PlanProblem> too_small{problems[0], problems[0]};
+  const CommonLayout none = compare_machines(too_small, space);
+  EXPECT_FALSE(none.has(0) || none.has(1));
+  EXPECT_THAT(common_memo(too_small, space, none), HasSubstr("## How it fits in memory"));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ TEST(Experts, mixtral_has_the_published_parameters) {
   const double active = static_cast<double>(num_parameters(mixtral()));
   EXPECT_EQ(active, 32 * (mixtral_attention + 2 * 4096 + 2 * mixtral_expert) + mixtral_outside);
   EXPECT_EQ(active + routers, 12'879'925'248);
-  const double all = 32 * parameters_per_layer_on_rank(mixtral(), {}, {.count = 8, .of_token = 2}) + mixtral_outside;
+  const double all =
+      32 * layer_elements(mixtral(), {}, {.experts = {.count = 8, .of_token = 2}}).block + mixtral_outside;
   EXPECT_EQ(all, 32 * (mixtral_attention + 2 * 4096 + 8 * mixtral_expert) + mixtral_outside);
   EXPECT_EQ(all + routers, 46'702'792'704);
 }
@@ -69,8 +70,8 @@ TEST(Experts, a_token_takes_the_work_of_its_experts) {
 TEST(Experts, ranks_that_share_experts_hold_their_part_of_them) {
   for (const int ranks : {1, 2, 4, 8}) {
     const Experts experts{.count = 8, .of_token = 2, .parallel = ranks};
-    EXPECT_EQ(expert_parameters_on_rank(mixtral(), {}, experts), 8.0 / ranks * mixtral_expert);
-    EXPECT_EQ(parameters_per_layer_on_rank(mixtral(), {}, experts),
+    EXPECT_EQ(layer_elements(mixtral(), {}, {.experts = experts}).experts, 8.0 / ranks * mixtral_expert);
+    EXPECT_EQ(layer_elements(mixtral(), {}, {.experts = experts}).block,
               mixtral_attention + 2 * 4096 + 8.0 / ranks * mixtral_expert);
     // 64 replicas under ZeRO-1: all share the optimizer of what they have alike, 64 / ranks that of an expert.
     const double others = 32 * (mixtral_attention + 2 * 4096) + mixtral_outside;
@@ -89,8 +90,8 @@ TEST(Experts, ranks_that_share_experts_hold_their_part_of_them) {
 TEST(Experts, deepseek_v3_holds_four_experts_a_layer_on_64_ranks) {
   const ModelConfig model = model_of(61, 7168, 128, 128, 8 * 2048, 129280);
   constexpr double expert = 3.0 * 7168 * 2048;
-  EXPECT_EQ(expert_parameters_on_rank(model, {}, {.count = 256, .of_token = 8, .parallel = 64}), 4 * expert);
-  EXPECT_EQ(61 * expert_parameters_on_rank(model, {}, {.count = 256, .of_token = 8}), 61 * 256 * expert);
+  EXPECT_EQ(layer_elements(model, {}, {.experts = {.count = 256, .of_token = 8, .parallel = 64}}).experts, 4 * expert);
+  EXPECT_EQ(61 * layer_elements(model, {}, {.experts = {.count = 256, .of_token = 8}}).experts, 61 * 256 * expert);
 }
 
 // Rows go to their experts and come back: 4096 rows x 2 experts x 4096 channels x 2 bytes of Mixtral on the 8 devices
@@ -150,8 +151,9 @@ TEST(Experts, weights_are_gathered_among_the_ranks_that_hold_them) {
 // Whole experts are not cut by the tensor ranks, which send rows of their own; the feed-forward has no all_reduce then.
 TEST(Experts, tensor_ranks_share_whole_experts) {
   const Layout layout = layout_of("data=8,tensor=2,sequence_parallel=1", 16);
-  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2}), 4 * mixtral_expert);
-  EXPECT_EQ(expert_parameters_on_rank(mixtral(), layout, {.count = 8, .of_token = 2, .parallel = 8}), mixtral_expert);
+  EXPECT_EQ(layer_elements(mixtral(), layout, {.experts = {.count = 8, .of_token = 2}}).experts, 4 * mixtral_expert);
+  EXPECT_EQ(layer_elements(mixtral(), layout, {.experts = {.count = 8, .of_token = 2, .parallel = 8}}).experts,
+            mixtral_expert);
 }
 
 // Of the all_gathers and reduce_scatters of a block half are the feed-forward's.

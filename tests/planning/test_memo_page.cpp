@@ -7,8 +7,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "core/memory_text.hpp"
+#include "io/markup.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
@@ -22,9 +25,6 @@ using testing::HasSubstr;
 
 namespace {
 
-// The page before the details.
-std::string page_of(const std::string& memo) { return memo.substr(0, memo.find("# Details")); }
-
 std::size_t words_in(const std::string& sentence) {
   std::istringstream words(sentence);
   return static_cast<std::size_t>(
@@ -32,8 +32,8 @@ std::size_t words_in(const std::string& sentence) {
 }
 
 // Sentences end with a point, a question mark or their line; tables and headings have none.
-void expect_short_sentences(const std::string& page) {
-  std::istringstream lines(page);
+void expect_short_sentences(const std::string& text) {
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("|") || line.starts_with("#"))
       continue;
@@ -64,7 +64,7 @@ struct Found {
     space.precisions = {question.precision};
     result = search_layouts(problem, space);
   }
-  std::string page(const Goal& goal = {}) const { return page_of(memo(problem, space, result, {}, goal)); }
+  std::string written(const Goal& goal = {}) const { return memo(problem, space, result, {}, goal); }
 
   PlanProblem problem;
   LayoutSpace space;
@@ -82,7 +82,7 @@ TEST(MemoPage, has_short_sentences) {
                                {"gpt-22b", "pvc:8", 96, Precision::bf16}}) {
     SCOPED_TRACE(each.model);
     const Found found(each);
-    expect_short_sentences(found.page({.most_step_seconds = 1, .least_tokens_per_second = 1}));
+    expect_short_sentences(found.written({.most_step_seconds = 1, .least_tokens_per_second = 1}));
   }
 }
 
@@ -92,26 +92,29 @@ TEST(MemoPage, has_the_figures_of_json) {
   found.problem.cluster.price_per_device_hour = 2;
   found.problem.cluster.currency = "EUR";
   found.problem.cluster.device_watts = 800;
-  const std::string page = found.page();
+  const std::string text = found.written();
   const auto json =
       nlohmann::json::parse(search_json(found.problem, found.space, {}, {}, found.result, 100))["ranking"][0];
-  const auto row = [&](const std::string& name, const nlohmann::json& value, const nlohmann::json& interval) {
-    EXPECT_THAT(page, HasSubstr(fmt::format("| {} | {} | {} to {} |", name, rounded_text(value.get<double>()),
+  const auto row = [&](const std::string& name, const std::string& unit, const nlohmann::json& value,
+                       const nlohmann::json& interval) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("| {} | {}{} | {} to {} |", name, rounded_text(value.get<double>()), unit,
                                             rounded_text(interval["low"].get<double>()),
                                             rounded_text(interval["high"].get<double>()))));
   };
   const nlohmann::json& run = json["run"];
-  for (const auto& [name, key] : {std::pair("days for 300B tokens", "days"),
-                                  {"device-hours", "device_hours"},
-                                  {"cost, EUR", "cost"},
-                                  {"energy, kWh", "energy_kwh"}})
-    row(name, run[key]["value"], run[key]);
-  EXPECT_THAT(page, HasSubstr(fmt::format("| step | {} | {} to {} s |", time_text(json["step_seconds"]),
+  for (const auto& [name, unit, key] : {std::tuple("days for 300B tokens", "", "days"),
+                                        {"device-hours", "", "device_hours"},
+                                        {"cost", " EUR", "cost"},
+                                        {"energy", " kWh", "energy_kwh"}})
+    row(name, unit, run[key]["value"], run[key]);
+  EXPECT_THAT(text, HasSubstr(fmt::format("| step | {} | {} to {} s |", time_text(json["step_seconds"]),
                                           rounded_text(json["step_interval"]["low"].get<double>()),
                                           rounded_text(json["step_interval"]["high"].get<double>()))));
-  EXPECT_THAT(page, HasSubstr(fmt::format("| tokens per second | {:.4g} |", json["tokens_per_second"].get<double>())));
-  EXPECT_THAT(page, HasSubstr(fmt::format(
-                        "| {} | {} to {} |", bytes_text(json["memory_bytes"].get<std::size_t>()),
+  EXPECT_THAT(text, HasSubstr(fmt::format("| tokens per second | {} |",
+                                          rounded_text(json["tokens_per_second"].get<double>(), 4))));
+  EXPECT_THAT(text, HasSubstr(fmt::format(
+                        "| {} of {} | {} to {} |", bytes_text(json["memory_bytes"].get<std::size_t>()),
+                        room_text(found.problem),
                         bytes_text(static_cast<std::size_t>(json["memory_interval"]["low"].get<double>())),
                         bytes_text(static_cast<std::size_t>(json["memory_interval"]["high"].get<double>())))));
 }
@@ -140,6 +143,15 @@ TEST(MemoPage, is_written_where_nothing_fits) {
         std::string("Nothing has run on several GPUs yet")})
     EXPECT_THAT(text, HasSubstr(part));
   expect_short_sentences(text);
+}
+
+// A text without markup reads as it was.
+TEST(MemoPage, markdown_of_plain_text_is_the_text) {
+  for (const char* const plain : {"tensor 8 x data 2, ZeRO-1 (+-10 %)", "batch.micro_batch_size = 2: 1.5 GiB; \"own\"",
+                                  "it's 5' long", "a100-80:16x8", "\xC3\xA9t\xC3\xA9"})
+    EXPECT_EQ(markdown_escaped(plain), plain);
+  EXPECT_EQ(markdown_escaped("\xE9|"), "\uFFFD\\|");
+  EXPECT_EQ(markdown_escaped("_a_b_ c_"), "\\_a_b\\_ c\\_");
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ TEST(MemoryOfStages, a_gpu_has_rows_of_zeros_in_the_token_table) {
                                          std::tuple("micro_batch=4,tensor=2", Index{25129}, Index{23})}) {
     SCOPED_TRACE(text);
     const Layout layout = layout_of(text, 4);
-    EXPECT_EQ(vocabulary_on_rank(model, layout, on_host), ours);
-    EXPECT_EQ(vocabulary_on_rank(model, layout, on_gpu), ours + rows);
+    EXPECT_EQ(block_shape(model, layout, 1024, on_host.logits).logit_columns, ours);
+    EXPECT_EQ(block_shape(model, layout, 1024, on_gpu.logits).logit_columns, ours + rows);
     Parameter table;
     table.spec.row_multiple = logits_on_gpu.multiple;
     table.local_shape = {ours, 768};
@@ -104,7 +104,8 @@ TEST(MemoryOfStages, a_gpu_has_rows_of_zeros_in_the_token_table) {
     const Index logits = logit_rows(4096, model.vocab_size, layout.tensor, logits_on_host.most) * rows;
     EXPECT_NEAR(static_cast<double>(more(Category::workspace)), 2 * static_cast<double>(logits), 256);
   }
-  EXPECT_EQ(vocabulary_on_rank(model_preset("llama3-8b"), layout_of("tensor=8", 8), on_gpu), 128256 / 8 + 32);
+  EXPECT_EQ(block_shape(model_preset("llama3-8b"), layout_of("tensor=8", 8), 1024, on_gpu.logits).logit_columns,
+            128256 / 8 + 32);
 }
 
 // cuDNN's attention has a workspace, in 16 bits and on GPUs.
@@ -217,11 +218,11 @@ TEST(MemoryOfStages, agrees_on_every_schedule) {
 // 8 heads of keys and values: with 8 tensor ranks each has one, with 16 two have copies of the same.
 TEST(MemoryOfStages, tensor_ranks_beyond_the_kv_heads_have_copies) {
   const ModelConfig model = model_preset("llama3-70b");
-  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 4}), 2 * 128);
-  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 8}), 128);
-  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 16}), 128);
+  EXPECT_EQ(block_shape(model, {.tensor = 4}, 1024).kv_channels, 2 * 128);
+  EXPECT_EQ(block_shape(model, {.tensor = 8}, 1024).kv_channels, 128);
+  EXPECT_EQ(block_shape(model, {.tensor = 16}, 1024).kv_channels, 128);
   const double norms = 2.0 * 8192;
-  const auto weights = [&](int tensor) { return parameters_per_layer_on_rank(model, {.tensor = tensor}) - norms; };
+  const auto weights = [&](int tensor) { return layer_elements(model, {.tensor = tensor}, {}).block - norms; };
   EXPECT_DOUBLE_EQ(8 * weights(8), weights(1));
   EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
 }

@@ -96,7 +96,7 @@ TEST(PublishedMemory, zero_2_has_the_gradients_of_the_block_at_work) {
   const auto bytes = [&](const char* text, Category category) {
     return static_cast<double>(published_memory(problem, {}, layout_of(text, 64))[0][category]);
   };
-  const double block = 4 * parameters_per_layer_on_rank(model, {});
+  const double block = 4 * layer_elements(model, {}, {}).block;
   const double workspace = bytes("data=8,zero=1", Category::workspace);
   EXPECT_NEAR(bytes("data=8,zero=2", Category::workspace) - workspace, block, 1);
   EXPECT_NEAR(bytes("data=8,zero=3", Category::workspace) - workspace, block, 1);

@@ -75,9 +75,9 @@ TEST(Scenario, c_one_redesign_answers_three_failures) {
   EXPECT_EQ(why_too_large(problem, best), "");
   const std::string text = memo(problem, {.num_devices = 8, .global_batch = batch}, result, {});
   EXPECT_THAT(text, HasSubstr("bf16 has the range of fp32, so no loss scaling is needed"));
-  const std::size_t idea = text.find("- Not data parallelism alone (tensor 1 x data 8 x pipeline 1, ");
+  const std::size_t idea = text.find("| data parallelism alone | tensor 1 x data 8 x pipeline 1, ");
   ASSERT_NE(idea, std::string::npos) << text;
-  EXPECT_THAT(text.substr(idea, text.find('\n', idea) - idea), HasSubstr("): does not fit: stage 0 needs")) << text;
+  EXPECT_THAT(text.substr(idea, text.find('\n', idea) - idea), HasSubstr(" | does not fit: stage 0 needs")) << text;
 }
 
 }  // namespace

@@ -227,7 +227,8 @@ void check_parameters(PublishedCase& read) {
       (experts.count == 0
            ? 0
            : others * to_double(model.num_layers) *
-                 expert_parameters_on_rank(model, {}, {.count = experts.count, .of_token = experts.of_token}));
+                 layer_elements(model, {}, {.experts = {.count = experts.count, .of_token = experts.of_token}})
+                     .experts);
   const double times = read.parameters / of_shape;
   if (times > 1 / other_model && times < other_model)
     return;

@@ -64,7 +64,7 @@ class StageMemory {
                 (layout.sequence_parallel ? layout.tensor : 1)),
         whole_(published_states(layout.precision, implementation_.gradient_bytes, program.extra_state_bytes)),
         each_(sharded_states(whole_, layout.zero_stage, shards_)),
-        shape_(block_shape(model_, layout, problem.sequence_length)),
+        shape_(block_shape(model_, layout, problem.sequence_length, implementation_.logits)),
         blocks_(blocks_per_part(model_, layout)),
         kept_(activation_bytes_per_layer(problem, program, layout)),
         kept_without_recomputation_(activation_bytes_per_layer(problem, program, without_recomputation(layout))) {}
@@ -92,16 +92,13 @@ class StageMemory {
   }
 
   StageElements elements_of(const Stage& stage) const {
-    const double block = parameters_per_layer_on_rank(model_, layout_, implementation_.experts);
-    const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_, implementation_) : 0;
-    const double head = stage.last ? head_parameters_on_rank(model_, layout_, implementation_) : 0;
-    const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
-    const double table =
-        shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * to_double(model_.hidden_size) : 0;
-    return {.all = stage.num_blocks() * block + embedding + head + (stage.first ? 0 : table),  // again, for the head
-            .largest = std::max({block, embedding, head}),
-            .again = layout_.zero_stage > 0 ? stage.num_blocks() * (implementation_.experts.parallel - 1) *
-                                                  expert_parameters_on_rank(model_, layout_, implementation_.experts)
+    const LayerElements each = layer_elements(model_, layout_, implementation_);
+    const double embedding = stage.first ? each.embedding : 0;
+    const double head = stage.last ? each.head : 0;
+    const bool holds_table_again = model_.tied_embeddings && stage.last && !stage.first;  // for the head
+    return {.all = stage.num_blocks() * each.block + embedding + head + (holds_table_again ? each.table : 0),
+            .largest = std::max({each.block, embedding, head}),
+            .again = layout_.zero_stage > 0 ? stage.num_blocks() * (implementation_.experts.parallel - 1) * each.experts
                                             : 0};
   }
 
@@ -141,7 +138,7 @@ class StageMemory {
 
   // With their gradient, in fp32 as well.
   void add_logits(MemoryByCategory& memory) const {
-    const double columns = vocabulary_on_rank(model_, layout_, implementation_);
+    const double columns = to_double(shape_.logit_columns);
     add(memory, Category::workspace,
         rows_ * columns * ((program_.copies_logits ? program_.logit_bytes : 4) + activation_bytes(layout_.precision)));
   }

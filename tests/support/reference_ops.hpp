@@ -70,7 +70,7 @@ Values gated(const F& f, const Values& x, Index width) {
   return y;
 }
 
-/// rows (N, columns), of whose first heads the channels i and i + R/2 are rotated by position(n) frequencies[i], and
+/// rows (N, columns), of whose first heads the channels i and i + HR/2 are rotated by position(n) frequencies[i], and
 /// made longer by `factor`
 template <class Position>
 Values rotary(Values rows, Index columns, Index heads, Index head_size, const Values& frequencies, double factor,
