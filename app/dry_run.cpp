@@ -172,7 +172,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
     config.layout.layers = stored_layers(config);  // a resumed run keeps its stages
   const Layout layout = make_run_layout(config, ranks);
   const std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
-  require_proven(layout, schedules);
+  require_proven(config, layout, schedules);
   if (events) {
     print_events(layout, schedules);
     return static_cast<int>(ExitCode::ok);

@@ -28,7 +28,7 @@ BucketExchange<S>::BucketExchange(const BucketGroup& group, const GradientArrays
     : group_(&group),
       wire_bytes_(WireValues<S>::element_bytes(wire)),
       value_messages_(group.communicator, group.communicator.device_link(), group.exec),
-      rounds_(group.round_communicator(), group.communicator.device_link(), group.exec),
+      gather_messages_(group.gather_communicator(), group.communicator.device_link(), group.exec),
       received_(allocate<unsigned char>(Category::communication, "bucket_" + name,
                                         largest_own_slice(group) * (group.communicator.size() - 1) * wire_bytes_)),
       received_mpi_(group.communicator, received_),
@@ -36,19 +36,19 @@ BucketExchange<S>::BucketExchange(const BucketGroup& group, const GradientArrays
   ESPALIER_ASSERT(static_cast<int>(group.buckets.size()) <= tags::largest / num_message_phases,
                   "too many buckets for MPI's tags");
   value_messages_.keep(std::tuple(received_, received_mpi_, values_));
-  rounds_.keep(values_);
+  gather_messages_.keep(values_);
 }
 
 template <class S>
-void BucketExchange<S>::begin(Stage stage, std::size_t number) {
-  stage_ = stage;
+void BucketExchange<S>::begin(State state, std::size_t number) {
+  state_ = state;
   number_ = number;
   began_ = group_->communicator.clock().now();
 }
 
 template <class S>
 void BucketExchange<S>::scatter_values(std::size_t number) {
-  begin(Stage::values, number);
+  begin(State::values, number);
   const Communicator& peers = group_->communicator;
   const auto own_bytes = static_cast<std::size_t>(own_slice().size() * wire_bytes_);
   values_.pack(bucket(), bucket().range());
@@ -66,18 +66,18 @@ void BucketExchange<S>::add() {
 
 template <class S>
 void BucketExchange<S>::gather_sums() {
-  if (stage_ == Stage::second_level)
+  if (state_ == State::second_level)
     values_.pack(bucket(), own_slice());
   else
     values_.load_sums(bucket());
-  stage_ = Stage::sums;
+  state_ = State::sums;
   gather(values_.data(bucket()), wire_bytes_, sums_phase);
 }
 
 template <class S>
 void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place,
                                        Index element_bytes) {
-  begin(Stage::weights, number);
+  begin(State::weights, number);
   weights.load(group_->exec, place + (own_slice().begin - bucket().offset) * element_bytes,
                own_slice().size() * element_bytes);
   gather(weights.data() + place, element_bytes, weights_phase);
@@ -87,12 +87,12 @@ template <class S>
 void BucketExchange<S>::gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase) {
   const std::vector<ByteRange> slices = bucket().byte_slices(element_bytes);
   const auto rank = static_cast<std::size_t>(group_->communicator.rank());
-  rounds_.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag(phase));
+  gather_messages_.start_all_gather(bucket_data + slices[rank].begin, bucket_data, slices, tag(phase));
 }
 
 template <class S>
 std::string BucketExchange<S>::describe() const {
-  const char* const what = stage_ == Stage::weights ? "weights" : stage_ == Stage::values ? "values" : "sums";
+  const char* const what = state_ == State::weights ? "weights" : state_ == State::values ? "values" : "sums";
   return fmt::format("the {} of gradient bucket {} of {}", what, number_, group_->buckets.size());
 }
 

@@ -22,7 +22,7 @@ template <class S>
 class BucketExchange {
  public:
   /// What is under way, or waited for.
-  enum class Stage { idle, values, second_level, sums, weights };
+  enum class State { idle, values, second_level, sums, weights };
 
   /// Large enough for each of the group's buckets. @param wire see WireValues
   BucketExchange(const BucketGroup& group, const GradientArrays<S>& gradients, std::optional<ScalarType> wire,
@@ -34,54 +34,54 @@ class BucketExchange {
   [[nodiscard]] bool test() { return messages().test(); }
   /// The values have come: our slice becomes the sum, as it travels.
   void add();
-  /// add() is done, and this level ends here, or pauses: the sum goes into the gradients.
-  void settle() const { values_.settle(bucket()); }
-  /// Of a unit after settle(): into the shard.
-  void accumulate(bool is_first) const { values_.accumulate(bucket(), is_first); }
-  void wait_for_second_level() { stage_ = Stage::second_level; }
+  /// After add(), where the sum does not go round, or not yet: writes it into the gradients.
+  void unpack_own_sum() const { values_.unpack_own_sum(bucket()); }
+  /// After unpack_own_sum(), of a unit: adds the sum to the shard, or is the first of the step in it.
+  void add_to_shard(bool is_first) const { values_.add_to_shard(bucket(), is_first); }
+  void enter_second_level() { state_ = State::second_level; }
 
   /// Starts the all_gather of the sums: of add(), or where the second level has gone on with them, of the gradients.
   void gather_sums();
-  /// They have come: into the gradients.
-  void store_sums() const { values_.store(bucket()); }
+  /// The sums have come: writes them into the gradients.
+  void unpack_all_sums() const { values_.unpack_all_sums(bucket()); }
 
   /// Starts the all_gather of the group's bucket `number` of another array: the bucket begins at byte `place` of
   /// `weights`. Both outlive the messages.
   void gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place, Index element_bytes);
 
-  void finish() { stage_ = Stage::idle; }
+  void finish() { state_ = State::idle; }
 
-  Stage stage() const { return stage_; }
+  State state() const { return state_; }
   std::size_t number() const { return number_; }
   const Bucket& bucket() const { return *group_->buckets[number_]; }
   double began() const { return began_; }                       ///< by the job's clock
   double sent_at() const { return value_messages_.sent_at(); }  ///< the values; of a group that spans stages
-  const MessageSet& messages() const { return stage_ == Stage::values ? value_messages_ : rounds_; }
+  const MessageSet& messages() const { return state_ == State::values ? value_messages_ : gather_messages_; }
   std::string describe() const;
 
   /// `owner` holds memory of gather_weights(): see MessageSet.
   template <class Owner>
   void keep(const Owner& owner) {
-    rounds_.keep(owner);
+    gather_messages_.keep(owner);
   }
 
  private:
   // Tags, on communicators of our own: num_message_phases x number of the bucket + phase.
   enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_message_phases };
 
-  MessageSet& messages() { return stage_ == Stage::values ? value_messages_ : rounds_; }
+  MessageSet& messages() { return state_ == State::values ? value_messages_ : gather_messages_; }
   IndexRange own_slice() const { return bucket().slice(group_->communicator.rank()); }
   int tag(MessagePhase phase) const { return num_message_phases * static_cast<int>(number_) + phase; }
-  void begin(Stage stage, std::size_t number);
+  void begin(State state, std::size_t number);
   void gather(unsigned char* bucket_data, Index element_bytes, MessagePhase phase);
 
   const BucketGroup* group_;
-  Stage stage_ = Stage::idle;
+  State state_ = State::idle;
   std::size_t number_ = 0;
   double began_ = 0;
   Index wire_bytes_;  // an element, as it travels
   MessageSet value_messages_;
-  MessageSet rounds_;
+  MessageSet gather_messages_;
   Tensor<unsigned char, 1> received_;  // (size - 1, slice), as they travel
   MpiBuffer<unsigned char> received_mpi_;
   WireValues<S> values_;

@@ -17,7 +17,7 @@ BucketGroup::BucketGroup(const Communicator& ranks, const std::string& what, con
   if (communicator.device_link() != nullptr)
     exec = make_stream();
   else if (gathers_sums && ranks.size() > ranks.context().most_direct_ranks)
-    rounds = ranks.duplicate(ranks.name() + " sums");
+    own_of_gathers = ranks.duplicate(ranks.name() + " sums");
   for (const Bucket& bucket : all_buckets)
     if (bucket.group == key)
       buckets.push_back(&bucket);
@@ -49,7 +49,7 @@ void BucketGroup::require_same_buckets(const std::vector<Index>& settings) const
 }
 
 Traffic BucketGroup::traffic() const {
-  const Traffic of_rounds = rounds ? rounds->traffic() : Traffic();
+  const Traffic of_rounds = own_of_gathers ? own_of_gathers->traffic() : Traffic();
   return {communicator.traffic().bytes + of_rounds.bytes, communicator.traffic().messages + of_rounds.messages};
 }
 

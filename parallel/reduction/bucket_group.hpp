@@ -24,16 +24,16 @@ struct BucketGroup {
   /// @throws Error (usage) where a rank has other buckets, or other values of `settings`
   void require_same_buckets(const std::vector<Index>& settings) const;
 
-  /// Of collectives that hand slices round.
-  const Communicator& round_communicator() const { return rounds ? *rounds : communicator; }
+  /// Of the all_gathers.
+  const Communicator& gather_communicator() const { return own_of_gathers ? *own_of_gathers : communicator; }
   Traffic traffic() const;
 
   GroupKey key;
   Communicator communicator;
-  /// Of sums that go round while other buckets' values arrive, where the MPI library carries both: how the two kinds
-  /// interleave is another on each rank, and collectives of one communicator begin in one order on all. Each kind does,
-  /// in the order of the buckets.
-  std::optional<Communicator> rounds;
+  /// Where the MPI library carries the collectives, all_gathers of sums have a communicator of their own. Each rank
+  /// interleaves them with the all_to_alls in another way, and MPI requires one order for each communicator. Each kind
+  /// starts in the order of the buckets.
+  std::optional<Communicator> own_of_gathers;
   ExecSpace exec;  ///< of kernels and messages
   std::vector<const Bucket*> buckets;
   bool gathers_sums;          ///< after its slices are summed; else each rank keeps its own

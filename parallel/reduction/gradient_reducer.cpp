@@ -129,7 +129,7 @@ void GradientReducer<S>::progress(Group& group) {
     start(group);
 }
 
-/// Of what lies in no unit the buckets that are full, up to the first that is not.
+/// Queues the buckets outside of units whose gradients are all final, up to the first that has one missing.
 template <class S>
 void GradientReducer<S>::queue_marked(Group& group) {
   if (pass_ == Pass::gather || group.first)
@@ -147,7 +147,7 @@ void GradientReducer<S>::queue_marked(Group& group) {
 template <class S>
 void GradientReducer<S>::start(Group& group) {
   const Region region("espalier::parallel::gradient_reducer::start");
-  const int number = group.ready.front();
+  const std::size_t number = group.ready.front();
   group.ready.pop_front();
   if (group.buckets[number]->size == 0)  // a slice of the first level
     return finish_bucket(group, number);
@@ -166,22 +166,22 @@ void GradientReducer<S>::start(Group& group) {
 
 template <class S>
 void GradientReducer<S>::advance(Group& group, InFlight exchange) {
-  const auto is_next = [&] {  // are those before it through its stage?
+  const auto is_next = [&] {  // have those before it left this state?
     return std::none_of(group.in_flight.begin(), exchange,
-                        [&](const Exchange& before) { return before.stage() == exchange->stage(); });
+                        [&](const Exchange& before) { return before.state() == exchange->state(); });
   };
-  if (exchange->stage() == Stage::values && exchange->test() && is_next())
+  if (exchange->state() == State::values && exchange->test() && is_next())
     sum(group, exchange);
-  if (exchange->stage() == Stage::second_level && is_next() && group.is_through_second[exchange->number()] != 0) {
+  if (exchange->state() == State::second_level && is_next() && group.is_through_second[exchange->number()] != 0) {
     order_after(group.exec, group.second->exec);
     exchange->gather_sums();
   }
-  if ((exchange->stage() == Stage::sums || exchange->stage() == Stage::weights) && exchange->test())
+  if ((exchange->state() == State::sums || exchange->state() == State::weights) && exchange->test())
     finish(group, exchange);
 }
 
-/// The values of all ranks have come. The second level goes on with our slice: of copies with that of the shard, if no
-/// micro-batch follows.
+/// The values of all ranks have come. Our slice may then go to the second level. Copies of a shard are summed there
+/// only after the last micro-batch.
 template <class S>
 void GradientReducer<S>::sum(Group& group, InFlight exchange) {
   const Region region("espalier::parallel::gradient_reducer::sum");
@@ -190,17 +190,17 @@ void GradientReducer<S>::sum(Group& group, InFlight exchange) {
   exchange->add();
   if (group.gathers_sums && !is_partial(group))
     return exchange->gather_sums();
-  exchange->settle();
+  exchange->unpack_own_sum();
   const int unit = exchange->bucket().unit;
   if (unit >= 0 && !is_partial(group))
-    exchange->accumulate(num_sums_[static_cast<std::size_t>(unit)] == 1);
+    exchange->add_to_shard(num_sums_[static_cast<std::size_t>(unit)] == 1);
   settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
   if (group.second != nullptr && (is_partial(group) || unit < 0 || sum_of(unit).is_last)) {
     order_after(group.second->exec, group.exec);
     group.second->ready.push_back(exchange->number());
   }
   if (group.gathers_sums)
-    exchange->wait_for_second_level();
+    exchange->enter_second_level();
   else
     finish(group, exchange);
 }
@@ -211,7 +211,7 @@ void GradientReducer<S>::finish(Group& group, InFlight exchange) {
   if (pass_ == Pass::gather)
     weights_mpi_.store(group.exec, group.weight_places[exchange->number()], bucket.size * weight_bytes_);
   else if (group.gathers_sums)
-    exchange->store_sums();
+    exchange->unpack_all_sums();
   if (pass_ == Pass::gather || bucket.unit < 0)
     record(group,
            fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather", exchange->number(),
@@ -262,7 +262,7 @@ void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, I
   if (zero_stage_ == 0 || groups_.empty())
     return;
   const Region region("espalier::parallel::gradient_reducer::gather");
-  ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "gather() before wait()");
+  ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "gather_updated_weights() before wait()");
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
     weights_mpi_ = MpiBuffer<unsigned char>(groups_.front().communicator, weights_);
@@ -340,7 +340,7 @@ const BucketExchange<S>& GradientReducer<S>::oldest() const {
   const Exchange* oldest = nullptr;
   for (const Group& group : groups_)
     for (const Exchange& exchange : group.in_flight)
-      if (exchange.stage() != Stage::second_level && (oldest == nullptr || exchange.began() < oldest->began()))
+      if (exchange.state() != State::second_level && (oldest == nullptr || exchange.began() < oldest->began()))
         oldest = &exchange;
   ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
   return *oldest;

@@ -19,7 +19,7 @@
 namespace espalier {
 
 struct ReducerStats {
-  double exposed_seconds = 0;       ///< in wait() and gather(), since begin_step()
+  double exposed_seconds = 0;       ///< in wait() and gather_updated_weights(), since begin_step()
   double early_seconds = 0;         ///< of them, before all other stages had sent their part of the tied gradients
   std::uint64_t bytes_sent = 0;     ///< since begin_step(), all communicators
   std::uint64_t messages_sent = 0;  ///< the same
@@ -30,7 +30,7 @@ struct ReducerStats {
 /// mark_ready(segment) as soon as a segment's gradient is final (last micro-batch only); progress() now and then, as
 /// nothing moves during a kernel; wait(), after which owned() holds the sums, the same bits in every run: each rank
 /// owns a slice of each bucket and adds the others' values in rank order. Without ZeRO the slices then go round and
-/// owned() is the whole array. With ZeRO-1 the owner updates its weights; gather(weights) hands them round.
+/// owned() is the whole array. With ZeRO-1 the owner updates its weights; gather_updated_weights() hands them round.
 ///
 /// The buckets of a communicator start in one order on all its ranks, from the end of the array to its start, each as
 /// soon as it is full, those before it have started and an exchange is free. Communicators do not wait for each
@@ -40,10 +40,12 @@ struct ReducerStats {
 /// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions
 /// (parallel/schedule/unit_actions.hpp) says it: their sums are added to this rank's shard.
 ///
-/// A sum may have a second level (GroupRank), over those that hold our slice of a bucket in other groups of the first.
-/// With hybrid sharding (FSDP's hybrid strategy, Zhao et al., 2023) owned() is this rank's shard of its copy, which is
-/// summed over all copies after the last micro-batch. In a sum over many replicas the slice is cut again, after every
-/// micro-batch: owned() is a slice of a slice. What goes back goes through the second level first.
+/// A sum may have a second level (GroupRank), over the ranks that hold our slice of a bucket in other groups of the
+/// first. There are two cases:
+/// - Hybrid sharding (FSDP's hybrid strategy, Zhao et al., 2023): each node holds a copy of the state. owned() is this
+///   rank's shard of its copy. The copies are summed after the last micro-batch.
+/// - A sum over many replicas: the slice is cut again, after every micro-batch. owned() is a slice of a slice. Sums and
+///   weights are gathered in the second level first.
 ///
 /// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
 /// that of backward, and wait() makes later kernels wait, not the host.
@@ -62,7 +64,7 @@ class GradientReducer {
   /// The gradient of segments()[index] is final. Its bucket's reduction starts now if that fills it.
   void mark_ready(int segment);
 
-  /// Must not be marked: it was in this step, or it lies in a unit, which reduce() sums.
+  /// True if the segment was marked in this step, or lies in a unit, which reduce() sums. Then it must not be marked.
   bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
 
   /// Returns when the gradients of the unit may be written, calling `meanwhile` between polls.
@@ -77,11 +79,11 @@ class GradientReducer {
   /// Completes all buckets, also those never marked.
   void wait();
 
-  /// Brings the owners' elements of `weights` to all ranks of their group, but those of units of which this rank holds
-  /// slices. After wait(), once kernels on `exec` have been given the update; they then see all weights. Nothing to do
-  /// without ZeRO.
+  /// All-gathers the updated weights from their owners. It skips the units of ZeRO-3, which WeightGatherer gathers.
+  /// Call it after wait(), when the update is enqueued on `exec`; kernels enqueued later see all weights. Without ZeRO
+  /// it does nothing.
   template <class T>
-  void gather(const FlatStorage<T>& weights) {
+  void gather_updated_weights(const FlatStorage<T>& weights) {
     static_assert(std::is_trivially_copyable_v<T>);
     const Tensor<T, 1> values = weights.values();
     gather_bytes(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(values.data()), values.size() * sizeof(T)),
@@ -98,7 +100,7 @@ class GradientReducer {
 
  private:
   using Exchange = BucketExchange<S>;
-  using Stage = typename Exchange::Stage;
+  using State = typename Exchange::State;
   enum class Pass { reduce, gather };
 
   // The buckets of a communicator, at one level of the sum.

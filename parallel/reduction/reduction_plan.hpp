@@ -34,10 +34,9 @@ struct Bucket {
   std::vector<ByteRange> byte_slices(Index element_bytes) const;
 };
 
-/// A communicator's buckets are a `buckets`th of what it sums, within the limits: small ones start early and leave
-/// little for after backward, but each costs messages to all ranks. They move on only between kernels, twice for each
-/// bucket: what is in flight must be two blocks' gradients at least, or links stand idle. A quarter of all is, for 8
-/// blocks.
+/// How gradients are cut into buckets. The size of a bucket is what its communicator sums over `buckets`, within the
+/// limits. Small buckets start early, but each costs a message to every rank. Messages move on between kernels only, so
+/// that what is in flight must be the gradients of two blocks or more; else links stand idle.
 struct ReducerOptions {
   int buckets = 64;
   Index smallest_bucket_bytes = Index{1} << 20;

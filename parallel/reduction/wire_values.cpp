@@ -87,7 +87,7 @@ void WireValues<S>::unpack(const Bucket& bucket, IndexRange range) const {
 }
 
 template <class S>
-void WireValues<S>::store(const Bucket& bucket) const {
+void WireValues<S>::unpack_all_sums(const Bucket& bucket) const {
   if (!wire_)
     return mpi(bucket).store(group_->exec, place(bucket), bucket.size);
   values_mpi_.store(group_->exec, 0, bucket.size * element_bytes(wire_));
@@ -95,7 +95,7 @@ void WireValues<S>::store(const Bucket& bucket) const {
 }
 
 template <class S>
-void WireValues<S>::accumulate(const Bucket& bucket, bool is_first) const {
+void WireValues<S>::add_to_shard(const Bucket& bucket, bool is_first) const {
   const IndexRange own = own_slice(bucket);
   if (own.size() == 0)
     return;

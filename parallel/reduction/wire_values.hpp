@@ -51,12 +51,12 @@ class WireValues {
   void add(const Bucket& bucket, const Tensor<unsigned char, 1>& received) const;
   /// Makes what add() made ready to leave.
   void load_sums(const Bucket& bucket) const { load(bucket, own_slice(bucket)); }
-  /// What add() made, into the gradients.
-  void settle(const Bucket& bucket) const { unpack(bucket, own_slice(bucket)); }
-  /// After settle(), of a unit's bucket: our slice becomes that of the shard, or is added to it.
-  void accumulate(const Bucket& bucket, bool is_first) const;
-  /// What has come for the whole bucket, into the gradients.
-  void store(const Bucket& bucket) const;
+  /// Writes what add() made into the gradients.
+  void unpack_own_sum(const Bucket& bucket) const { unpack(bucket, own_slice(bucket)); }
+  /// After unpack_own_sum(), of a unit's bucket: our slice becomes that of the shard, or is added to it.
+  void add_to_shard(const Bucket& bucket, bool is_first) const;
+  /// Writes what has come for the whole bucket into the gradients.
+  void unpack_all_sums(const Bucket& bucket) const;
 
  private:
   void load(const Bucket& bucket, IndexRange range) const;

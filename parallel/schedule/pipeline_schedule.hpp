@@ -41,10 +41,10 @@ enum class OperationKind {
   receive_activations,
   send_gradients,     ///< to the stage of the chunk before
   receive_gradients,  ///< from the stage of the next chunk
-  reduce,             ///< the gradients of a chunk are summed over replicas, what is left of it
+  reduce,             ///< marks the chunk's remaining gradients as final; backward has marked most of them
   tied_reduce,        ///< the token embedding's gradient, over the replicas of the first and the last stage
   optimizer,          ///< global norm, clipping, update
-  gather_weights,     ///< ZeRO-1: every replica gets the weights that the others have updated
+  gather_weights,     ///< ZeRO: every replica gets the weights that the others have updated
 };
 const char* to_string(OperationKind kind);
 

@@ -53,8 +53,8 @@ std::string text(const UnitAction& action) {
   const char* kind = "gather";
   switch (action.kind) {
     case Kind::gather: break;
-    case Kind::use: kind = "use"; break;
-    case Kind::write: kind = "write"; break;
+    case Kind::wait_for_weights: kind = "use"; break;
+    case Kind::wait_for_buffer: kind = "write"; break;
     case Kind::release: kind = "release"; break;
     case Kind::reduce: kind = action.is_last ? "last reduce" : "reduce"; break;
   }
@@ -76,13 +76,13 @@ std::vector<UnitAction> unit_actions(const std::vector<UnitPass>& passes, UnitBu
     const int unit = passes[i].unit;
     if (buffers.weights > 0) {
       gather(unit);
-      actions.push_back({Kind::use, unit});
+      actions.push_back({Kind::wait_for_weights, unit});
       if (i + 1 < passes.size() && passes[i + 1].unit % buffers.weights != unit % buffers.weights)
         gather(passes[i + 1].unit);
     }
     const bool reduces = buffers.gradients > 0 && passes[i].writes;
     if (reduces)
-      actions.push_back({Kind::write, unit});
+      actions.push_back({Kind::wait_for_buffer, unit});
     if (buffers.weights > 0)
       actions.push_back({Kind::release, unit});
     if (reduces)
@@ -117,11 +117,11 @@ void UnitWalk::enter(const UnitPass& pass) {
     perform_next();
   };
   if (buffers_.weights > 0)
-    require(Kind::use);
+    require(Kind::wait_for_weights);
   while (next_is(Kind::gather))
     perform_next();
   if (buffers_.gradients > 0 && pass.writes)
-    require(Kind::write);
+    require(Kind::wait_for_buffer);
 }
 
 void UnitWalk::leave() {

@@ -48,13 +48,13 @@ struct UnitBuffers {
 /// What happens around the kernels of a pass, in the order in which the host does it.
 struct UnitAction {
   enum class Kind {
-    gather,   ///< starts to bring the unit's weights into their buffer
-    use,      ///< the weights have come; kernels that use them follow
-    write,    ///< the buffer's last sum is done; kernels that write the unit's gradients follow
-    release,  ///< all kernels of the pass are enqueued: the buffer of weights may take another unit
-    reduce,   ///< starts the sum of the unit's gradients of this micro-batch
+    gather,            ///< starts the all_gather of the unit's weights into their buffer
+    wait_for_weights,  ///< until the all_gather is done; kernels that use the weights follow
+    wait_for_buffer,   ///< until the last sum of the buffer of gradients is done; kernels that write into it follow
+    release,           ///< all kernels of the pass are enqueued: the buffer of weights may take another unit
+    reduce,            ///< starts the sum of the unit's gradients of this micro-batch
   };
-  Kind kind = Kind::use;
+  Kind kind = Kind::wait_for_weights;
   int unit = 0;
   bool is_last = false;  ///< of reduce: no micro-batch follows
   bool operator==(const UnitAction&) const = default;
@@ -84,7 +84,7 @@ UnitList unit_list(const PipelineSchedule& schedule, const std::vector<Index>& l
 /// Goes through such a list beside the kernels of its passes.
 class UnitWalk {
  public:
-  /// Does what comes before the first pass.
+  /// Performs the actions before the first pass: its gathers start here.
   UnitWalk(const UnitList& list, std::function<void(const UnitAction&)> perform);
 
   void enter(const UnitPass& pass);  ///< before the kernels of a pass. @throws std::logic_error: the list has another

@@ -25,8 +25,8 @@ class UnitProof {
   std::string problem_of(const UnitAction& action) {
     switch (action.kind) {
       case Kind::gather: return gather(action.unit);
-      case Kind::use: return use(action.unit);
-      case Kind::write: return write(action.unit);
+      case Kind::wait_for_weights: return use(action.unit);
+      case Kind::wait_for_buffer: return write(action.unit);
       case Kind::release: return release(action.unit);
       case Kind::reduce: return reduce(action);
     }

@@ -19,8 +19,8 @@ double exposed_seconds(const UnitList& list, const std::vector<UnitPass>& passes
   UnitWalk walk(list, [&](const UnitAction& action) {
     switch (action.kind) {
       case UnitAction::Kind::gather: of(come, action.unit) = send(times.gather); break;
-      case UnitAction::Kind::use: now = std::max(now, of(come, action.unit)); break;
-      case UnitAction::Kind::write: now = std::max(now, of(summed, action.unit)); break;
+      case UnitAction::Kind::wait_for_weights: now = std::max(now, of(come, action.unit)); break;
+      case UnitAction::Kind::wait_for_buffer: now = std::max(now, of(summed, action.unit)); break;
       case UnitAction::Kind::release: break;
       case UnitAction::Kind::reduce: of(summed, action.unit) = send(times.reduce); break;
     }

@@ -221,7 +221,7 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
       sharded_reducer.begin_step();
       sharded_reducer.wait();
       sharded_optimizer.step(ExecSpace(), 1e-2, clip, step);
-      sharded_reducer.gather(sharded.parameters.weights());
+      sharded_reducer.gather_updated_weights(sharded.parameters.weights());
     }
     EXPECT_TRUE(same_bits(to_vector(sharded.parameters.flat_weights()), to_vector(whole.parameters.flat_weights())))
         << layout.text();
@@ -265,7 +265,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
           EXPECT_EQ(reducer.stats().bytes_by_group[group],
                     wanted.at(group).reduce_bytes + wanted.at(group).second_reduce_bytes)
               << layout.text();
-        reducer.gather(stage.parameters.weights());
+        reducer.gather_updated_weights(stage.parameters.weights());
         std::uint64_t messages = 0;
         for (const auto& [group, traffic] : wanted)
           messages += traffic.messages;
@@ -312,7 +312,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
     }
     reducer.begin_step();
     reducer.wait();
-    reducer.gather(FlatStorage<bfloat16>(weights));
+    reducer.gather_updated_weights(FlatStorage<bfloat16>(weights));
     const auto gathered = to_vector(weights);
     for (const Bucket& bucket : reducer.buckets()) {
       if (bucket.group == over_tied)

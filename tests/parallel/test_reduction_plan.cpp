@@ -198,8 +198,9 @@ TEST(ReductionPlan, SharesAreThoseOfEachPlan) {
   const ReducerOptions options{.bucket_bytes = 4 * 900, .zero_stage = 1};
   std::set<Index> shares_of_ranks;
   for (const auto& [shard_replicas, first_level_replicas] : {std::pair(0, 0), {0, 3}, {4, 0}}) {
-    const MeshLayout mesh{
-        .degrees = PerAxis::degrees(1, 12, 1), .shard_replicas = shard_replicas, .first_level_replicas = first_level_replicas};
+    const MeshLayout mesh{.degrees = PerAxis::degrees(1, 12, 1),
+                          .shard_replicas = shard_replicas,
+                          .first_level_replicas = first_level_replicas};
     const ReductionShares shares(segments, parameters, mesh.group_ranks(0), options, 4);
     for (int rank = 0; rank < mesh.size(); ++rank) {
       const GroupRanks ranks = mesh.group_ranks(rank);

@@ -107,7 +107,7 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
           gatherer.gather(action.unit);
         if (action.kind == UnitAction::Kind::release)
           gatherer.release(action.unit);
-        if (action.kind != UnitAction::Kind::use)
+        if (action.kind != UnitAction::Kind::wait_for_weights)
           continue;
         gatherer.use(action.unit);
         const IndexRange range = sharded.plan.units[static_cast<std::size_t>(action.unit)];

@@ -182,7 +182,8 @@ TEST(UnitActionsProof, FindsWrongUses) {
   const Proven list(two_each);
   EXPECT_EQ(list.problem(without(list.actions, 4)), "release 1 (action 5) is of a unit that is not in use");
   EXPECT_EQ(list.problem(without(list.actions, 3)), "use 1 (action 3) comes before the release of unit 0");
-  EXPECT_EQ(list.problem(with(list.actions, 7, {Kind::use, 1})), "use 1 (action 7) is not the next use of the list");
+  EXPECT_EQ(list.problem(with(list.actions, 7, {Kind::wait_for_weights, 1})),
+            "use 1 (action 7) is not the next use of the list");
   EXPECT_EQ(list.problem(first(list.actions, 18)), "unit 0 is not used at the end");
   EXPECT_EQ(list.problem(first(list.actions, 20)), "unit 0 is in use at the end");
 }
@@ -191,7 +192,7 @@ TEST(UnitActionsProof, FindsWrongWrites) {
   const Proven list(two_each);
   EXPECT_EQ(list.problem(without(list.actions, 10)),
             "release 2 (action 10) ends a pass whose gradients had no room: there was no write");
-  EXPECT_EQ(list.problem(with(list.actions, 8, {Kind::write, 2})),
+  EXPECT_EQ(list.problem(with(list.actions, 8, {Kind::wait_for_buffer, 2})),
             "write 2 (action 8) is not of a pass that writes gradients");
   EXPECT_EQ(list.problem(without(list.actions, 12)),
             "write 0 (action 18) overwrites the gradients of unit 2, which are not reduced");
@@ -200,7 +201,7 @@ TEST(UnitActionsProof, FindsWrongWrites) {
             "write 1 (action 14) overwrites the gradients of unit 2, which are not reduced");
   const Proven whole({.gradients = 2});  // write 2, reduce 2, write 1, ...
   EXPECT_EQ(whole.problem(without(whole.actions, 0)), "last reduce 2 (action 0) is of gradients that were not written");
-  EXPECT_EQ(whole.problem(with(whole.actions, 0, {Kind::write, 1})),
+  EXPECT_EQ(whole.problem(with(whole.actions, 0, {Kind::wait_for_buffer, 1})),
             "write 1 (action 0) is not of a pass that writes gradients");
   EXPECT_EQ(whole.problem(first(whole.actions, 4)), "unit 0 is not written at the end");
 }

@@ -83,8 +83,18 @@ ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, in
                          message_scale(config.emulate, Axis::dp));
 }
 
+namespace {
+
+PipelineShape pipeline_shape(const RunConfig& config, const Layout& layout) {
+  PipelineShape shape = layout.pipeline_shape();
+  shape.ties_embeddings = config.model.shape.tied_embeddings;
+  return shape;
+}
+
+}  // namespace
+
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout) {
-  std::vector<PipelineSchedule> stages = make_schedules(layout.pipeline_shape());
+  std::vector<PipelineSchedule> stages = make_schedules(pipeline_shape(config, layout));
   if (layout.tensor == 1)
     return stages;
   const ModelWork work = first_rank_work(config, layout);
@@ -102,12 +112,12 @@ std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layo
   return stages;
 }
 
-void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages) {
+void require_proven(const RunConfig& config, const Layout& layout, const std::vector<PipelineSchedule>& stages) {
   const MeshLayout mesh = layout.mesh();
   std::vector<const PipelineSchedule*> ranks;
   for (int rank = 0; rank < mesh.size(); ++rank)
     ranks.push_back(&stages[static_cast<std::size_t>(mesh.coordinates(rank)[Axis::pp])]);
-  std::vector<std::string> problems = check_schedules(ranks, mesh, layout.pipeline_shape());
+  std::vector<std::string> problems = check_schedules(ranks, mesh, pipeline_shape(config, layout));
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const PipelineSchedule& schedule = stages[static_cast<std::size_t>(stage)];
     const UnitList units = unit_list(layout, stage, schedule);

@@ -43,6 +43,6 @@ std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layo
 
 /// @throws std::logic_error with the findings unless the lists are proven for the whole world
 /// (parallel/schedule/schedule_check.hpp): our own mistake, found before anything runs.
-void require_proven(const Layout& layout, const std::vector<PipelineSchedule>& stages);
+void require_proven(const RunConfig& config, const Layout& layout, const std::vector<PipelineSchedule>& stages);
 
 }  // namespace espalier

@@ -286,8 +286,8 @@ class Executor {
   void perform(const UnitAction& action) {
     switch (action.kind) {
       case UnitAction::Kind::gather: return c_.gatherer.gather(action.unit);
-      case UnitAction::Kind::use: return c_.gatherer.use(action.unit, [this] { progress(); });
-      case UnitAction::Kind::write: return c_.reducer.wait_for_buffer(action.unit, [this] { move_sends(); });
+      case UnitAction::Kind::wait_for_weights: return c_.gatherer.use(action.unit, [this] { progress(); });
+      case UnitAction::Kind::wait_for_buffer: return c_.reducer.wait_for_buffer(action.unit, [this] { move_sends(); });
       case UnitAction::Kind::release: return c_.gatherer.release(action.unit);
       case UnitAction::Kind::reduce: return c_.reducer.reduce(action.unit, action.is_last);
     }

@@ -46,7 +46,7 @@ std::vector<SquaredNorm::Range> norm_ranges(const FlatStorage<S>& gradients, con
 
 std::vector<PipelineSchedule> proven_schedules(const RunConfig& config, const Layout& layout) {
   std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
-  require_proven(layout, schedules);
+  require_proven(config, layout, schedules);
   return schedules;
 }
 
@@ -263,7 +263,7 @@ void Trainer<P>::finish(StepReport& report, bool is_queued) {
     }
     {
       const PhaseTimer timer(report.seconds, Phase::data_comm);
-      reducer_.gather(parameters_.weights());
+      reducer_.gather_updated_weights(parameters_.weights());
     }
     loss_scaler_.good_step();
   }
