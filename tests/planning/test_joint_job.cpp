@@ -70,7 +70,7 @@ TEST(JointJob, what_is_impossible_says_why) {
   const std::vector<PlanProblem> problems{problem_of("gpt2-124m", "a100-80:1x8"), problem_of("gpt2-124m", "h100:1x9")};
   const JointSearch search = search_joint_job(problems, batch_of(64), fast);
   EXPECT_FALSE(search.job);
-  EXPECT_THAT(search.why_none, HasSubstr("17 pipeline stages"));
+  EXPECT_THAT(search.why_none, HasSubstr("pipeline 17 x virtual_stages 1 = 17 parts are more than num_layers 12"));
   EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("one job across both: impossible: "));
 }
 

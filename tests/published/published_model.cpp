@@ -70,7 +70,7 @@ Index usual_vocabulary(ModelConfig model, const CsvRow& row) {
 }  // namespace
 
 ModelConfig published_model(const CsvRow& row, const Implementation& implementation, std::string& why_not) {
-  ModelConfig model{.max_sequence_length = 0};
+  ModelConfig model{.max_sequence_length = 0, .positions = Positions::rotary};  // no rows of positions are counted
   const auto need = [&](const std::string& column) {
     const std::optional<Index> value = row.whole(column);
     if (!value && why_not.empty())
@@ -99,8 +99,8 @@ ModelConfig published_model(const CsvRow& row, const Implementation& implementat
   if (!row.has("vocab"))
     model.vocab_size = usual_vocabulary(model, row);
   model.max_sequence_length = row.whole("seq_len").value_or(0);
-  if (model.gated() || model.max_sequence_length == 0)
-    model.positions = Positions::rotary;
+  if (!model.gated() && model.max_sequence_length > 0)
+    model.positions = Positions::learned;
   const double dropout = implementation.fused_attention ? 0 : 0.1;
   model.embedding_dropout = model.attention_dropout = model.residual_dropout = dropout;
   if (const std::vector<std::string> broken = problems(model); !broken.empty())

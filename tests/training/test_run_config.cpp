@@ -97,7 +97,7 @@ TEST(RunConfig, AllProblemsAtOnceWithTheirPositions) {
                                            "batch.sequence_length=1000", "optimizer.beta1=\"high\"", "run.steps=-3"});
   EXPECT_CONTAINS(text, "model.num_layer: unknown key; did you mean \"num_layers\"?");
   EXPECT_CONTAINS(text, "not divisible by num_heads 5");
-  EXPECT_CONTAINS(text, "nearest that are: 12 and 16");
+  EXPECT_CONTAINS(text, "nearest: 12 or 16, or micro_batch_size 1");
   EXPECT_CONTAINS(text, "max_sequence_length 256");
   EXPECT_CONTAINS(text, "beta1");
   EXPECT_CONTAINS(text, "-3");
@@ -109,7 +109,9 @@ TEST(RunConfig, ConsequencesOfARefusedValueAreNoProblems) {
   EXPECT_CONTAINS(error_of(good, {"batch.micro_batch_size=abc", "batch.global_batch_size=5"}, 2),
                   "the config has a problem\n");
   EXPECT_CONTAINS(error_of(good, {"model.preset=gpt9", "batch.sequence_length=1024"}), "the config has a problem\n");
-  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc", "parallel.data=3"}, 2), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc", "parallel.data=2"}, 3), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc"}, 3), "the config has a problem\n");  // 16 / 4 on 3 replicas
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc", "parallel.data=3"}, 3), "the config has 2 problems\n");
   EXPECT_CONTAINS(error_of(good, {"model.num_heads=-1", "model.hidden_size=130"}), "the config has a problem\n");
   EXPECT_CONTAINS(error_of(good, {"run.steps=abc", "batch.global_batch_size=5"}), "the config has 2 problems\n");
 }
@@ -192,7 +194,7 @@ TEST(RunConfig, RecomputationByStage) {
                                      "parallel.recompute_per_stage=[\"full\", \"none\", \"selektive\"]"},
                                     2);
   EXPECT_CONTAINS(text, "one of \"none\", \"selective\", \"full\"");
-  EXPECT_CONTAINS(text, "recompute_per_stage: has 3 entries, wanted one for each of the 2 stages");
+  EXPECT_CONTAINS(text, "recompute_per_stage: has 3 entries, wanted one for each stage of pipeline 2");
   EXPECT_CONTAINS(text, "got \"selektive\" for stage 2");
   EXPECT_CONTAINS(text, "did you mean \"selective\"?");
   EXPECT_CONTAINS(text, "not divisible by num_heads 5");
