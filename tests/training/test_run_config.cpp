@@ -312,9 +312,8 @@ TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
   EXPECT_EQ(size_on(2, {"batch.global_batch_size=36"}), 6);
   EXPECT_EQ(size_on(2, {"parallel.pipeline=2"}), 4) << "a micro-batch for each stage";
   EXPECT_EQ(size_on(4, {"parallel.tensor=2", "batch.global_batch_size=64"}), 8);
-  EXPECT_CONTAINS(error_of(shortest, {}, 3), "the nearest that are: 6 and 9");
-  EXPECT_CONTAINS(error_of(shortest, {"batch.micro_batch_size=4"}, 4),
-                  "the nearest that are: 16; or micro_batch_size 2");
+  EXPECT_CONTAINS(error_of(shortest, {}, 3), "nearest: 6 or 9");
+  EXPECT_CONTAINS(error_of(shortest, {"batch.micro_batch_size=4"}, 4), "nearest: 16, or micro_batch_size 2");
   EXPECT_CONTAINS(error_of(shortest, {"batch.micro_batch_size=0"}), "batch.micro_batch_size: got 0");
   EXPECT_CONTAINS(error_of(shortest, {"parallel.data=2"}, 4),
                   "nearest layouts of 4 ranks that fit: tensor 1 x data 4 x pipeline 1;");
