@@ -100,15 +100,14 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
 // The head does its three products in forward.
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share) {
   const ModelWork work = work_of_a_sequence(config, sequence_length);
-  const double full = static_cast<double>(std::min(work.full_layers, config.num_layers));
   const auto flops = [&](Work block) {
     const double all = block.flops();
     block.attention.clear();
     return all - (1 - attention_share) * (all - block.flops());
   };
-  return ((static_cast<double>(config.num_layers) - full) * flops(work.block.forward) +
-          full * flops(work.full_block.forward) + work.head.forward.flops() / 3) /
-         static_cast<double>(sequence_length);
+  const double blocks = config.sum_over_windows(
+      [&](Index window) { return flops(window > 0 ? work.block.forward : work.full_block.forward); });
+  return (blocks + work.head.forward.flops() / 3) / static_cast<double>(sequence_length);
 }
 
 double training_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -59,6 +60,12 @@ struct ModelConfig {
     return kv_heads() > 0 && tensor > kv_heads() ? tensor / static_cast<int>(kv_heads()) : 1;
   }
   Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
+  /// The sum over the layers of what `of` says of their windows.
+  template <class F>
+  double sum_over_windows(const F& of) const {
+    const Index full = window == 0 ? num_layers : std::min(full_layers, num_layers);
+    return static_cast<double>(full) * of(Index{0}) + static_cast<double>(num_layers - full) * of(window);
+  }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }
   /// R, channels of a head that are rotated; 0 without rotary positions.

@@ -13,17 +13,11 @@ namespace espalier {
 namespace {
 
 double keys_of_joined(const Batch& batch, Index window) {
-  const AttentionShape shape{.batch = 1,
-                             .sequence_length = batch.sequence_length,
-                             .num_heads = 1,
-                             .head_size = 1,
-                             .num_kv_heads = 1,
-                             .window = window};
-  return static_cast<double>(batch.batch_size) * shape.seen_keys();
+  return static_cast<double>(batch.batch_size) * seen_keys(batch.sequence_length, window);
 }
 
 // Summed over the queries of the batch.
-double seen_keys(const Batch& batch, Index window) {
+double keys_of_documents(const Batch& batch, Index window) {
   if (batch.positions.empty())
     return keys_of_joined(batch, window);
   Index seen = 0;
@@ -47,15 +41,13 @@ void require_valid(Index valid_tokens) {
 }
 
 TokenCounts count_tokens(const std::vector<Batch>& batches, const ModelConfig& model, const Communicator& replicas) {
-  const Index full_layers = model.window == 0 ? model.num_layers : std::min(model.full_layers, model.num_layers);
   const auto of_layers = [&](const auto& keys, const Batch& batch) {
-    return static_cast<double>(full_layers) * keys(batch, 0) +
-           static_cast<double>(model.num_layers - full_layers) * keys(batch, model.window);
+    return model.sum_over_windows([&](Index window) { return keys(batch, window); });
   };
   std::array<double, 3> counts{};  // valid tokens, seen keys, those of joined documents
   for (const Batch& batch : batches) {
     counts[0] += static_cast<double>(count_valid(batch));
-    counts[1] += of_layers(seen_keys, batch);
+    counts[1] += of_layers(keys_of_documents, batch);
     counts[2] += of_layers(keys_of_joined, batch);
   }
   all_reduce(replicas, std::span<double>(counts));
