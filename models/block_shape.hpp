@@ -31,6 +31,7 @@ struct BlockShape {
   bool qk_norm = false;
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
   bool drops_residual = false;
+  bool drops_embedding = false;
   DropoutPlace dropout = {};
   Index vocabulary = 0;     ///< V/tp, rows of the token table; the first ranks have one more where it does not divide
   Index positions = 0;      ///< P, that are learned
@@ -68,6 +69,7 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
       .qk_norm = config.qk_norm,
       .copies_kv = config.kv_copies(tensor_size) > 1,
       .drops_residual = config.residual_dropout > 0,
+      .drops_embedding = config.embedding_dropout > 0,
       .vocabulary = vocabulary,
       .positions = config.learned_positions(),
       .logit_rows = logit_rows(batch * sequence_length, config.vocab_size, tensor_size, logits.most),

@@ -43,6 +43,14 @@ LayerWork block_work(const BlockShape& shape, ScalarType compute) {
   return with_scalar_type(compute, [&]<class T>() { return TransformerBlock<MixedPrecision<T>>::work(shape); });
 }
 
+LayerWork embedding_work(const BlockShape& shape, ScalarType compute) {
+  return with_scalar_type(compute, [&]<class T>() { return VocabParallelEmbedding<MixedPrecision<T>>::work(shape); });
+}
+
+LayerWork head_work(const ModelConfig& config, const BlockShape& shape, ScalarType compute) {
+  return with_scalar_type(compute, [&]<class T>() { return Head<MixedPrecision<T>>::work(shape, config.vocab_size); });
+}
+
 HeadMatmuls head_matmuls(const BlockShape& shape) { return Head<Fp32>::matmuls(shape, shape.tokens()); }
 
 namespace {

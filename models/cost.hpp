@@ -35,8 +35,10 @@ struct ModelWork {
 template <class P>
 ModelWork model_work(const ModelConfig& config, const BlockShape& shape);
 
-/// Of a block alone, by the type of its activations.
+/// Of one layer alone, by the type of its activations.
 LayerWork block_work(const BlockShape& shape, ScalarType compute);
+LayerWork embedding_work(const BlockShape& shape, ScalarType compute);
+LayerWork head_work(const ModelConfig& config, const BlockShape& shape, ScalarType compute);
 
 /// Matrix products of the head for one micro-batch: of the logits, of the table's gradient, of the gradient of the
 /// norm's output.

@@ -57,9 +57,19 @@ class VocabParallelEmbedding {
     LayerWork work;
     add_reduce<T>(work.forward, shape, shape.channels);
     add_gather<T>(work.backward_weight, shape, shape.channels);
-    for (Work* const pass : {&work.forward, &work.backward_weight})
-      pass->elementwise_bytes +=
-          array_bytes<T>(shape.tokens(), shape.channels, 2) + array_bytes<Residual<P>>(shape.rows, shape.channels, 2);
+    const auto stream = [&](int times) { return array_bytes<Residual<P>>(shape.rows, shape.channels, times); };
+    work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), shape.channels, 2);  // from the table to x
+    if (shape.positions > 0 || !std::is_same_v<T, Residual<P>>)
+      work.forward.elementwise_bytes += array_bytes<T>(shape.rows, shape.channels) + stream(1);
+    // To the rows of the table that are ours, and to those of the positions.
+    const Index ours = shape.tokens() / shape.tensor_size;
+    work.backward_weight.elementwise_bytes +=
+        array_bytes<T>(ours, shape.channels) + array_bytes<State<T>>(ours, shape.channels, 2);
+    if (shape.positions > 0)
+      work.backward_weight.elementwise_bytes += stream(1);
+    if (shape.drops_embedding)
+      for (Work* const pass : {&work.forward, &work.backward_weight})
+        pass->elementwise_bytes += stream(2);
     return work;
   }
 

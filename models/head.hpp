@@ -87,7 +87,9 @@ class Head {
       work.forward.matmuls.push_back(products.table_gradient);
       work.forward.matmuls.push_back(products.norm_gradient);
     }
-    work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), columns, 3);
+    // Logits are read twice and become their gradient; where the vocabulary is cut the largest is found before.
+    work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), columns, shape.tensor_size > 1 ? 4 : 3);
+    work.backward_input.elementwise_bytes += array_bytes<Residual<P>>(shape.rows, shape.channels);  // zeros
     add_reduce<T>(work.forward, shape, shape.channels);
     return work;
   }

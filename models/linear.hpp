@@ -88,12 +88,12 @@ class ColumnParallelLinear {
     }
   }
 
+  /// The bias is added within the matmul, as most libraries do (core/ops/linear.hpp).
   /// @param out of this rank, out/tp
   static void work(LayerWork& work, const BlockShape& shape, Index out, Index in, bool bias) {
     const Index tokens = shape.tokens();
     add_gather<T>(work.forward, shape, in);
     work.forward.matmuls.push_back({tokens, out, in});
-    work.forward.elementwise_bytes += bias ? array_bytes<T>(tokens, out) : 0;
     work.backward_input.matmuls.push_back({tokens, in, out});
     add_reduce<T>(work.backward_input, shape, in);
     add_gather<T>(work.backward_weight, shape, in);

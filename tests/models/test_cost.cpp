@@ -58,6 +58,58 @@ TEST(Cost, operations_of_a_step_add_up) {
   }
 }
 
+// What each kernel reads and writes, counted by hand in arrays of bf16: a norm 2, a sum 3 and, backward, a norm 4 with
+// the gradient that passes it by, 2 for its weights, and 2 where something was dropped.
+TEST(Cost, layers_list_what_their_kernels_move) {
+  const auto block = [](const ModelConfig& model, int tensor, bool sequence_parallel) {
+    return block_work(make_block_shape(model, tensor, sequence_parallel, 1, 512), ScalarType::bf16);
+  };
+  const double of_row = 2 * 512;  // bytes of a column of all rows
+  {
+    const LayerWork work = block(model_preset("llama3-8b"), 2, true);
+    const double stream = of_row / 2 * 4096, qk = of_row * 2560, ffn = of_row * 7168;
+    EXPECT_EQ(work.forward.elementwise_bytes, 10 * stream + 2 * qk + 3 * ffn);
+    EXPECT_EQ(work.recompute.elementwise_bytes, 7 * stream + 2 * qk + 3 * ffn);
+    EXPECT_EQ(work.recompute_for_weight.elementwise_bytes, 4 * stream + 3 * ffn);
+    EXPECT_EQ(work.backward_input.elementwise_bytes, 8 * stream + 2 * qk + 5 * ffn);
+    EXPECT_EQ(work.backward_weight.elementwise_bytes, 4 * stream);
+  }
+  {
+    ModelConfig model = model_preset("gpt2-124m");
+    const double stream = of_row * 768;
+    EXPECT_EQ(block(model, 1, false).forward.elementwise_bytes, (10 + 2 * 4) * stream);
+    EXPECT_EQ(block(model, 1, false).backward_input.elementwise_bytes, (8 + 3 * 4) * stream);
+    EXPECT_EQ(block(model, 1, false).backward_weight.elementwise_bytes, (4 + 3 + 1 + 4 + 1) * stream) << "and biases";
+    model.residual_dropout = 0.1;
+    EXPECT_EQ(block(model, 1, false).forward.elementwise_bytes, (10 + 2 * 4) * stream) << "within the sum";
+    EXPECT_EQ(block(model, 1, false).backward_input.elementwise_bytes, (8 + 3 * 4 + 2 * 2) * stream);
+    model.qk_norm = true;
+    const double qk = 2 * stream;
+    EXPECT_EQ(block(model, 1, false).forward.elementwise_bytes, (10 + 2 * 4) * stream + 4 * qk);
+  }
+}
+
+TEST(Cost, tables_list_what_their_kernels_move) {
+  ModelConfig model = model_preset("gpt2-124m");
+  const double stream = 2 * 512 * 768.0;
+  for (const int tensor : {1, 2}) {
+    const BlockShape shape = make_block_shape(model, tensor, false, 1, 512);
+    const LayerWork head = head_work(model, shape, ScalarType::bf16);
+    const double logits = 2 * 512 * static_cast<double>(shape.vocabulary);
+    EXPECT_EQ(head.forward.elementwise_bytes, 2 * stream + (tensor == 1 ? 3 : 4) * logits);
+    EXPECT_EQ(head.backward_input.elementwise_bytes, 5 * stream) << "with zeros for what passes the norm by";
+    EXPECT_EQ(head.backward_weight.elementwise_bytes, 2 * stream);
+    const LayerWork embedding = embedding_work(shape, ScalarType::bf16);
+    EXPECT_EQ(embedding.forward.elementwise_bytes, 4 * stream) << "from the table, and with positions";
+    EXPECT_EQ(embedding.backward_weight.elementwise_bytes, (1 + 2 * 2) * stream / tensor + stream);
+  }
+  model.embedding_dropout = 0.1;
+  model.positions = Positions::rotary;
+  const LayerWork embedding = embedding_work(make_block_shape(model, 1, false, 1, 512), ScalarType::bf16);
+  EXPECT_EQ(embedding.forward.elementwise_bytes, (2 + 2) * stream);
+  EXPECT_EQ(embedding.backward_weight.elementwise_bytes, (1 + 2 * 2 + 2) * stream);
+}
+
 TEST(Cost, activations_are_measured_as_they_are_allocated) {
   for (const int slots : {1, 3}) {
     ParameterStore<double> store;
