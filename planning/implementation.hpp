@@ -15,6 +15,16 @@ struct Experts {
   int parallel = 1;  ///< ranks, of those that hold the same other weights, that share the experts of a block
 };
 
+/// Arrays of activations that the kernels of a program read or write beyond those that the layers list (core/work.hpp),
+/// in one pass; negative: fewer. Of `train` there are none.
+struct MoreArrays {
+  double stream = 0;  ///< like the residual stream
+  double qkv = 0;     ///< like queries, keys and values
+  double qk = 0;      ///< like queries and keys
+  double ffn = 0;     ///< like the output of the activation function
+  double logits = 0;
+};
+
 /// How the program that runs a layout works; it decides what overlaps and how much the host does.
 struct Implementation {
   bool fused_attention = true;        ///< the (T, T) matrices never exist [Dao et al. 2022]
@@ -29,7 +39,6 @@ struct Implementation {
                                           ///< the gradients of the weights, and waits for them
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product
   bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
-  bool fused_loss = true;       ///< logits to their gradient in one kernel
   bool reduces_all = false;     ///< ZeRO-1 reduces all gradients on all ranks, in place of their own part
   bool on_host = true;          ///< on CPUs, with their libraries of products
   LogitSizes logits = logits_on_host;
@@ -40,10 +49,7 @@ struct Implementation {
   bool shards_tables = false;     ///< ZeRO-2 and 3 shard the tables as well as the layers
   bool compiled = false;          ///< few kernels, no interpreter between them
   bool graphed = false;           ///< the host starts a recorded graph, not kernel by kernel
-  bool fused_residual = false;    ///< the residual is added in the norm's kernel, and attention reads Q, K and V as the
-                                  ///< projection leaves them
   bool slices_tensors = false;    ///< ZeRO gathers and scatters each tensor slice by slice, which the host starts
-  bool fused_elementwise = true;  ///< RMSNorm, rotary positions and gates are one kernel each, not one an operator
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
   double overlapped_share = 0.7;  ///< of a tensor collective that is cut up to overlap with matmuls
   double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
@@ -56,6 +62,8 @@ struct Implementation {
   double fp8_product_share = 1;   ///< of the rate of fp8 products with one scale a tensor
   bool casts_weights = false;     ///< to fp8 before each use, not once a step
   int gradient_bytes = 4;         ///< of an element, as reduced where weights have 16 bits
+  MoreArrays more_forward = {};
+  MoreArrays more_backward = {};
   Experts experts = {};
 };
 

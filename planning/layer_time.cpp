@@ -14,10 +14,8 @@
 namespace espalier {
 namespace {
 
-// Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K on a rank, t
-// tensor ranks, e bytes of an activation.
-
 constexpr double attention_block = 128;  // rows of a fused kernel's tile: on the diagonal it computes the masked half
+constexpr double backward_products = 5.0 / 4;  // of a fused kernel, which computes the scores again [Dao 2023]
 constexpr double exponentials =
     16 * 1.8e9;                           // per second of a processor: 16 a cycle since Volta [CUDA guide, arithmetic]
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
@@ -29,23 +27,23 @@ struct Block {
   const Cluster& cluster;
   const Layout& layout;
   const Implementation& implementation;
-  double rows, c, f, q, kv, t, e, sequences, length, heads;
+  BlockShape shape;
+  ScalarType type;
+  double rows, c, t, e;  // rows of a micro-batch on a rank, channels, tensor ranks, bytes of an activation
+  double length;         // of a sequence, which context ranks share
 
   Block(const ModelConfig& m, const Cluster& machine, const Layout& plan, const Implementation& how, Index tokens)
       : model(m),
         cluster(machine),
         layout(plan),
         implementation(how),
-        rows(to_double(plan.micro_batch) * to_double(tokens) / plan.context),
+        shape(block_shape(m, plan, tokens)),
+        type(training_types(plan.precision).compute),
+        rows(to_double(shape.tokens())),
         c(to_double(m.hidden_size)),
-        f(to_double(m.ffn_hidden_size)),
-        q(to_double(m.q_size()) / plan.tensor),
-        kv(to_double(block_shape(m, plan, tokens).kv_channels)),
         t(plan.tensor),
         e(activation_bytes(plan.precision)),
-        sequences(to_double(plan.micro_batch)),
-        length(to_double(tokens)),
-        heads(to_double(m.num_heads) / plan.tensor) {}
+        length(to_double(tokens)) {}
 
   const Accelerator& device() const { return cluster.device; }
   bool is_fp8() const { return layout.precision == Precision::fp8; }
@@ -62,20 +60,36 @@ struct Block {
     return seconds;
   }
 
-  // Q K^T, softmax and the product with V; backward 2.5 times the work of forward where it computes the scores again
-  // [Dao 2023], twice where it kept them.
-  PassTime attention(bool backward) const {
+  // Q K^T, softmax and the product with V.
+  PassTime attention(const Work& work) const {
     PassTime pass;
+    for (const AttentionWork& one : work.attention)
+      pass += implementation.fused_attention ? PassTime{.products = fused_seconds(one)} : unfused(one.backward);
+    return pass;
+  }
+
+  // Of one kernel, by layers with a window and without. Context ranks share the queries of a sequence; the rate depends
+  // on `keys`, twice those that a query sees.
+  double fused_seconds(AttentionWork one) const {
+    const MatrixRate& rate = device().rate(attention_precision(layout.precision));
+    one.shape.sequence_length = static_cast<Index>(length);
+    const double channels = to_double(one.shape.head_size);
+    const auto of_window = [&](Index window) {
+      one.shape.window = window;
+      const double keys = 2 * one.shape.seen_keys() / length;
+      return one.flops() * (1 + (attention_block - 1) / keys) / rate.attention(implementation.tuned_attention, keys);
+    };
+    return (one.backward ? backward_products : 1) * std::max(1.0, least_head_size(rate) / channels) *
+           model.sum_over_windows(of_window) / to_double(model.num_layers) / (rate.peak_flops * layout.context);
+  }
+
+  // Whole (T, T) matrices, which backward has kept.
+  PassTime unfused(bool backward) const {
     const double head_size = to_double(model.head_size());
     const Precision precision = attention_precision(layout.precision);
-    if (implementation.fused_attention) {
-      const MatrixRate& rate = device().rate(precision);
-      pass.products = (backward ? 2.5 : 1) * 2 * rows * heads * std::max(head_size, least_head_size(rate)) *
-                      keys_by_share(rate) / rate.peak_flops;
-      return pass;
-    }
-    const double batch = sequences * heads;
+    const double batch = to_double(shape.attention.batch * shape.attention.num_heads);
     const double own = length / layout.context;
+    PassTime pass;
     pass.products = (backward ? 2 : 1) * narrow_loads(head_size * activation_bytes(precision)) *
                     (product_seconds(device(), precision, own, length, head_size, batch) +
                      product_seconds(device(), precision, own, head_size, length, batch));
@@ -94,65 +108,27 @@ struct Block {
     return (16 / width) * (16 / width);
   }
 
-  // Twice the keys that a query sees, over the share of the peak that a fused kernel reaches with so many, on average
-  // over layers. Windows leave it few.
-  double keys_by_share(const MatrixRate& rate) const {
-    const auto of_layer = [&](double keys) {
-      return (keys + attention_block) / rate.attention(implementation.tuned_attention, keys);
-    };
-    if (model.window == 0 || to_double(model.window) >= length)
-      return of_layer(length);
-    const double full = to_double(std::min(model.full_layers, model.num_layers)) / to_double(model.num_layers);
-    const AttentionShape windowed{.batch = 1,
-                                  .sequence_length = static_cast<Index>(length),
-                                  .num_heads = 1,
-                                  .head_size = 1,
-                                  .num_kv_heads = 1,
-                                  .window = model.window};
-    return full * of_layer(length) + (1 - full) * of_layer(2 * windowed.seen_keys() / length);
-  }
-
   // Channels of a head whose matmuls take as long as its exponentials. Narrower heads take no less, and the shares of
   // the peak are those of heads of 128.
   double least_head_size(const MatrixRate& rate) const {
     return std::min(128.0, rate.peak_flops / (4 * exponentials * device().processors));
   }
 
-  double elementwise(bool backward) const {
-    const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
-    const double masks = model.residual_dropout > 0 ? 1 : 0;
-    const double norms_and_adds =
-        (implementation.fused_residual ? 8 : (backward ? 13 + 2 * masks : 10 + masks)) * e * replicated;
-    const double gated = model.gated() ? 1 : 0;
-    double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
-    if (!implementation.fused_residual)
-      split += 2 * e * rows * (q + 2 * kv);  // heads to the front, and back
-    if (model.positions != Positions::learned)
-      split += 2 * e * rows * (q + kv);  // rotary positions
-    if (model.qk_norm)
-      split += (backward ? 7 : 4) * e * rows * (q + kv);
-    if (model.bias && backward)
-      split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
-    if (!implementation.fused_elementwise)
-      split += (backward ? 2 : 1) * unfused_bytes();
-    if (is_fp8())
-      split += implementation.cast_bytes * rows *
-               (backward ? 2 * c + ((1 + gated) * f + c) / t + 2 * kv : 2 * c + (c + f) / t);
-    if (is_fp8() && implementation.casts_weights)  // to one form for forward, to the other for backward
-      split += implementation.cast_bytes / 2 * to_double(matrix_parameters_per_layer(model)) / t;
-    return traffic_seconds(device(), norms_and_adds + split);
+  // Of the kernels that the layers list, and what this program moves beyond.
+  double elementwise(const Work& work, const MoreArrays& more) const {
+    const double arrays = more.stream * to_double(shape.rows * shape.channels) +
+                          rows * (more.qkv * to_double(shape.qkv_channels()) +
+                                  more.qk * to_double(shape.qk_channels()) + more.ffn * to_double(shape.ffn));
+    return traffic_seconds(device(), work.elementwise_bytes + e * arrays + cast_bytes(work));
   }
 
-  // More than one kernel moves, of forward. RMSNorm as widening, square, mean, product, narrowing, weight; rotary
-  // positions as widening, complex product, narrowing; gates as activation and product. Backward moves twice that.
-  double unfused_bytes() const {
+  // To fp8, of what the products read; of weights to one form for forward, to the other for backward.
+  double cast_bytes(const Work& work) const {
     double bytes = 0;
-    if (model.norm == Norm::rmsnorm)
-      bytes += 2 * 32 * rows * c / (layout.sequence_parallel ? t : 1);
-    if (model.positions != Positions::learned)
-      bytes += 16 * rows * (q + kv);
-    if (model.gated())
-      bytes += 4 * rows * f / t;
+    if (is_fp8())
+      for (const MatmulWork& one : work.matmuls)
+        bytes += implementation.cast_bytes * to_double(one.count * one.k) *
+                 (to_double(one.m) + (implementation.casts_weights ? to_double(one.n) / 2 : 0));
     return bytes;
   }
 
@@ -171,7 +147,7 @@ struct Block {
   double context_seconds(double attention_seconds, bool backward) const {
     if (layout.context == 1)
       return 0;
-    const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv;
+    const double bytes = (backward ? 2 : 1) * 2 * e * rows * to_double(shape.kv_channels);
     const double sent = (layout.context - 1) * message_seconds(cluster, context_axis(layout), bytes);
     return beside(device(), attention_seconds, sent) - attention_seconds;
   }
@@ -245,31 +221,34 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
                      const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const Experts& experts = implementation.experts;
-  BlockShape shape = block_shape(model, layout, sequence_length);
-  if (experts.count > 0)
-    shape.ffn = shape.up = 0;  // add_experts() has them
-  const LayerWork work = block_work(shape, training_types(layout.precision).compute);
+  const LayerWork listed = block_work(block.shape, block.type);
+  LayerWork work = listed;
+  if (experts.count > 0) {  // add_experts() has the products of the feed-forward
+    BlockShape without = block.shape;
+    without.ffn = without.up = 0;
+    work = block_work(without, block.type);
+  }
   BlockTime time;
-  const PassTime attention = block.attention(false);
-  const PassTime attention_back = block.attention(true);
+  const PassTime attention = block.attention(work.forward);
   const double context_forward = block.context_seconds(attention.products, false);
 
   time.forward = attention;
   time.forward.products += block.products(work.forward);
-  time.forward.elementwise += block.elementwise(false);
+  time.forward.elementwise += block.elementwise(listed.forward, implementation.more_forward);
   time.forward.tensor = block.tensor_seconds(work.forward) + context_forward;
   time.forward.host = block.host(1);
 
-  time.backward_input = attention_back;
+  time.backward_input = block.attention(work.backward_input);
+  const double context_backward = block.context_seconds(time.backward_input.products, true);
   time.backward_input.products += block.products(work.backward_input);
-  time.backward_input.elementwise += block.elementwise(true);
-  time.backward_input.tensor =
-      block.tensor_seconds(work.backward_input) + block.context_seconds(attention_back.products, true);
+  time.backward_input.elementwise += block.elementwise(listed.backward_input, implementation.more_backward);
+  time.backward_input.tensor = block.tensor_seconds(work.backward_input) + context_backward;
   time.backward_input.host = block.host(1.3);
 
   time.backward_weight.products = block.products(work.backward_weight);
+  time.backward_weight.elementwise = traffic_seconds(cluster.device, listed.backward_weight.elementwise_bytes);
   if (!implementation.fused_accumulation)
-    time.backward_weight.elementwise = traffic_seconds(
+    time.backward_weight.elementwise += traffic_seconds(
         cluster.device, 3 * implementation.gradient_bytes * to_double(matrix_parameters_per_layer(model)) / block.t);
   if (implementation.gathers_rows_again)
     time.backward_weight.tensor = block.tensor_seconds(work.backward_weight);
@@ -283,9 +262,12 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   }
 
   if (layout.recompute == Recompute::full) {
-    const Work& again = implementation.recomputes_last_product ? work.forward : work.recompute;
-    time.recompute = time.forward;
-    time.recompute.products = attention.products + block.products(again);
+    const auto part = implementation.recomputes_last_product ? &LayerWork::forward : &LayerWork::recompute;
+    const Work& again = work.*part;
+    time.recompute = attention;
+    time.recompute.products += block.products(again);
+    time.recompute.elementwise += block.elementwise(listed.*part, implementation.more_forward);
+    time.recompute.host = time.forward.host;
     time.recompute.tensor = block.tensor_seconds(again) + context_forward;
     if (implementation.keeps_products) {
       time.recompute.products = implementation.recompute_share * block.products(again);
@@ -299,7 +281,7 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
       time.recompute.host = block.host(0.3);
     }
   } else if (layout.recompute == Recompute::selective) {
-    time.recompute.elementwise = traffic_seconds(cluster.device, work.recompute_for_weight.elementwise_bytes);
+    time.recompute.elementwise = traffic_seconds(cluster.device, listed.recompute_for_weight.elementwise_bytes);
     time.recompute.host = block.host(0.2);
   }
   if (experts.count > 0)
@@ -310,33 +292,28 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
 BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
-  const double columns = to_double(model.vocab_size) / block.t;
   const Precision precision = attention_precision(layout.precision);
-  // Of the whole vocabulary, of which each tensor rank has its part.
-  const auto [logits, table_gradient, norm_gradient] = head_matmuls(
-      make_block_shape(model, 1, false, layout.micro_batch, std::max<Index>(1, sequence_length / layout.context)));
-  const auto product = [&](double m, double n, double k) {
-    return product_seconds(cluster.device, precision, m, n, k);
+  const auto [logits, table_gradient, norm_gradient] = head_matmuls(block.shape);
+  const auto product = [&](const MatmulWork& one) {
+    return product_seconds(cluster.device, precision, to_double(one.m), to_double(one.n), to_double(one.k));
+  };
+  const LayerWork listed = head_work(model, block.shape, block.type);
+  const auto elementwise = [&](const Work& work, double more) {
+    return traffic_seconds(cluster.device,
+                           work.elementwise_bytes + block.e * more * block.rows * to_double(block.shape.vocabulary));
   };
   BlockTime time;
-  // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward
-  // (gradient, cast); in one kernel a logit is read twice and its gradient written.
-  const double loss_forward = implementation.fused_loss ? 3 * block.e : 18;
-  const double loss_backward = implementation.fused_loss ? 0 : 12;
-  time.forward.products = product(to_double(logits.m), to_double(logits.n) / block.t, to_double(logits.k));
-  time.forward.elementwise =
-      traffic_seconds(cluster.device, (loss_forward * columns + 4 * block.e * block.c) * block.rows);
+  time.forward.products = product(logits);
+  time.forward.elementwise = elementwise(listed.forward, implementation.more_forward.logits);
   time.forward.host = block.host(0.6);
-  time.backward_input.products =
-      product(to_double(norm_gradient.m), to_double(norm_gradient.n), to_double(norm_gradient.k) / block.t);
-  time.backward_input.elementwise =
-      traffic_seconds(cluster.device, (loss_backward * columns + 6 * block.e * block.c) * block.rows);
+  time.backward_input.products = product(norm_gradient);
+  time.backward_input.elementwise = elementwise(listed.backward_input, implementation.more_backward.logits);
   time.backward_input.host = block.host(0.4);
   if (layout.tensor > 1)
     time.backward_input.tensor =
         collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
-  time.backward_weight.products =
-      product(to_double(table_gradient.m) / block.t, to_double(table_gradient.n), to_double(table_gradient.k));
+  time.backward_weight.products = product(table_gradient);
+  time.backward_weight.elementwise = elementwise(listed.backward_weight, 0);
   return time;
 }
 
@@ -344,13 +321,14 @@ BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const
                          Index sequence_length) {
   const Implementation any;  // the same in all
   const Block block(model, cluster, layout, any, sequence_length);
+  const LayerWork listed = embedding_work(block.shape, block.type);
   BlockTime time;
-  const double elements = block.rows * block.c;
-  time.forward.elementwise = traffic_seconds(cluster.device, 6 * block.e * elements);
+  time.forward.elementwise = traffic_seconds(cluster.device, listed.forward.elementwise_bytes);
   time.forward.host = block.host(0.2);
   if (layout.tensor > 1)
-    time.forward.tensor = collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * elements);
-  time.backward_weight.elementwise = traffic_seconds(cluster.device, 10 * block.e * elements);
+    time.forward.tensor =
+        collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
+  time.backward_weight.elementwise = traffic_seconds(cluster.device, listed.backward_weight.elementwise_bytes);
   time.backward_weight.host = block.host(0.2);
   return time;
 }

@@ -82,10 +82,10 @@ TEST(Calibration, TellsHowFarItIsOff) {
 // A second precision leaves alone what the first has found of the device: its error is that of the file.
 TEST(Calibration, WhatIsKnownOfTheDeviceStays) {
   Accelerator known = made_up();
-  known.memory_share = 0.7;
+  known.memory_share = 0.4;  // slower than it is, which no product makes up for
   known.rate(Precision::fp32) = uncalibrated().rate(Precision::fp32);
   const Calibration found = calibrate(known, Precision::fp32, samples_of(made_up()), true);
-  EXPECT_EQ(found.device.memory_share, 0.7);
+  EXPECT_EQ(found.device.memory_share, 0.4);
   EXPECT_EQ(found.device.kernel_seconds, known.kernel_seconds);
   EXPECT_NEAR(found.device.rate(Precision::fp32).product_share, 0.85, 0.1);
   EXPECT_GT(found.worst_error, calibrate(known, Precision::fp32, samples_of(made_up())).worst_error);

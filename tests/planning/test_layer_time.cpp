@@ -6,7 +6,9 @@
 
 #include "models/presets.hpp"
 #include "planning/collective_time.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
+#include "tests/published/published_program.hpp"
 
 using namespace espalier;
 
@@ -67,6 +69,7 @@ TEST(LayerTime, a_block_takes_the_published_time) {
   program.recomputes_last_product = true;
   ModelConfig model = model_preset("gpt-22b");
   model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0.1;
+  set_arrays({.fused_elementwise = true}, model, program);
   const Cluster cluster = cluster_preset("a100-80");
   for (const Published& row :
        {Published{Recompute::none, false, 7.7, 11.9}, Published{Recompute::none, true, 7.2, 11.8},
@@ -110,7 +113,7 @@ TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
 }
 
 // A kernel that was written for the device makes attention faster, and nothing else; both are slower over short
-// sequences: s / (s + half length).
+// sequences: s / (s + half length) of the s = T + 1 keys that T causal queries see twice on average.
 TEST(LayerTime, tuned_attention_is_that_of_the_device) {
   const ModelConfig model = model_preset("llama3-8b");
   Cluster cluster = cluster_preset("h100");
@@ -123,10 +126,46 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
     program.tuned_attention = tuned;
     return block_time(model, cluster, Layout{}, program, 8192).forward.products;
   };
-  const double flops = 2.0 * 8192 * (8192 + 128) * 4096 * (8192 + 1000) / 8192;
+  const double flops = 2.0 * 8192 * (8192 + 128) * 4096 * (8193 + 1000) / 8193;
   EXPECT_NEAR(products(false) - products(true), flops / (989e12 * 0.1) - flops / (989e12 * 0.4), 1e-9);
   rate.tuned_attention_share = 0;  // not known: no better
   EXPECT_EQ(products(true), products(false));
+}
+
+// The kernels of a pass are those that the layers list, and what the program moves more.
+TEST(LayerTime, elementwise_kernels_are_those_that_the_layers_list) {
+  const ModelConfig model = model_preset("llama3-8b");
+  const Cluster cluster = cluster_preset("h100");
+  for (const bool sequence_parallel : {false, true}) {
+    Layout layout;
+    layout.tensor = 2;
+    layout.sequence_parallel = sequence_parallel;
+    layout.recompute = Recompute::full;
+    const LayerWork listed = block_work(block_shape(model, layout, 8192), ScalarType::bf16);
+    const double rate = 3.35e12 * 0.88;
+    Implementation program;
+    const BlockTime plain = block_time(model, cluster, layout, program, 8192);
+    EXPECT_DOUBLE_EQ(plain.forward.elementwise, listed.forward.elementwise_bytes / rate);
+    EXPECT_DOUBLE_EQ(plain.recompute.elementwise, listed.recompute.elementwise_bytes / rate);
+    EXPECT_DOUBLE_EQ(plain.backward_input.elementwise, listed.backward_input.elementwise_bytes / rate);
+    EXPECT_DOUBLE_EQ(plain.backward_weight.elementwise, listed.backward_weight.elementwise_bytes / rate);
+    program.more_forward = {.stream = 1, .qkv = 2, .qk = 3, .ffn = 4};
+    program.more_backward = {.stream = -1};
+    const BlockTime more = block_time(model, cluster, layout, program, 8192);
+    const double stream = 2 * 8192.0 * 4096 / (sequence_parallel ? 2 : 1);
+    const double forward = stream + 2 * 8192.0 * (2 * 3072 + 3 * 2560 + 4 * 7168);
+    EXPECT_NEAR((more.forward.elementwise - plain.forward.elementwise) / (forward / rate), 1, 1e-9);
+    EXPECT_NEAR((more.recompute.elementwise - plain.recompute.elementwise) / (forward / rate), 1, 1e-9);
+    EXPECT_NEAR((plain.backward_input.elementwise - more.backward_input.elementwise) / (stream / rate), 1, 1e-9);
+    EXPECT_EQ(more.backward_weight.elementwise, plain.backward_weight.elementwise);
+    const BlockTime head = head_time(model, cluster, layout, program, 8192);
+    program.more_forward.logits = 1;
+    EXPECT_NEAR(head_time(model, cluster, layout, program, 8192).forward.elementwise - head.forward.elementwise,
+                2 * 8192.0 * 128256 / 2 / rate, 1e-9);
+    EXPECT_DOUBLE_EQ(
+        head.forward.elementwise,
+        head_work(model, block_shape(model, layout, 8192), ScalarType::bf16).forward.elementwise_bytes / rate);
+  }
 }
 
 // RMSNorm twice 32 bytes an element of the stream, rotary positions 16 of queries and keys, a gate 4: twice in
@@ -139,8 +178,9 @@ TEST(LayerTime, operators_that_are_kernels_move_more) {
     layout.tensor = 2;
     layout.sequence_parallel = sequence_parallel;
     Implementation program;
+    set_arrays({.fused_elementwise = true}, model, program);
     const BlockTime fused = block_time(model, cluster, layout, program, 8192);
-    program.fused_elementwise = false;
+    set_arrays({}, model, program);
     const BlockTime apart = block_time(model, cluster, layout, program, 8192);
     const double stream = 4096 / (sequence_parallel ? 2.0 : 1.0);
     const double bytes = 8192.0 * (64 * stream + 16 * (4096 / 2 + 1024 / 2) + 4 * 14336 / 2);
@@ -160,8 +200,8 @@ TEST(LayerTime, attention_in_a_window_is_that_of_the_keys_seen) {
   };
   const double full = seconds(0, 0);
   EXPECT_EQ(seconds(8192, 0), full) << "a window as long as the sequence is none";
-  const auto work = [](double keys) { return (keys + 128) * (keys + 1000) / keys; };
-  const auto saved = [&](double window) { return work(8192) - work(2 * window * (8192 - (window - 1) / 2) / 8192); };
+  const auto work = [](double keys) { return (keys + 127) * (keys + 1000) / keys; };
+  const auto saved = [&](double window) { return work(8193) - work(2 * window * (8192 - (window - 1) / 2) / 8192); };
   EXPECT_LT(seconds(1024, 0), full);
   EXPECT_NEAR((full - seconds(1024, 0)) / (full - seconds(4096, 0)), saved(1024) / saved(4096), 1e-6);
   EXPECT_NEAR(seconds(1024, 16), (full + seconds(1024, 0)) / 2, 1e-9 * full) << "half of 32 layers has no window";
@@ -208,14 +248,15 @@ TEST(LayerTime, fp8_is_cast_and_scaled) {
 
 // Two adds of 3 bf16 reads and writes become one write each, and heads of 4096 + 2 x 1024 columns are not moved.
 TEST(LayerTime, residual_is_added_by_the_norm) {
+  const ModelConfig model = model_preset("llama3-8b");
   const Cluster cluster = cluster_preset("h100");
-  Implementation program;
-  const auto elementwise = [&] {
-    return block_time(model_preset("llama3-8b"), cluster, {}, program, 8192).forward.elementwise;
+  const auto elementwise = [&](bool fused) {
+    Implementation program;
+    set_arrays({.fused_residual = fused, .fused_elementwise = true}, model, program);
+    return block_time(model, cluster, {}, program, 8192).forward.elementwise;
   };
-  const double apart = elementwise();
-  program.fused_residual = true;
-  EXPECT_NEAR(apart - elementwise(), 2 * 8192.0 * (2 * 4096 + 2 * (4096 + 2048)) / (3.35e12 * 0.88), 1e-9);
+  EXPECT_NEAR(elementwise(false) - elementwise(true), 2 * 8192.0 * (2 * 4096 + 2 * (4096 + 2048)) / (3.35e12 * 0.88),
+              1e-9);
 }
 
 // What each choice does to a block, whatever the curve.

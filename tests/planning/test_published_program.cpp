@@ -5,6 +5,7 @@
 #include <map>
 
 #include "io/file.hpp"
+#include "models/presets.hpp"
 #include "tests/published/published_case.hpp"
 #include "tests/published/published_program.hpp"
 
@@ -43,6 +44,25 @@ TEST(PublishedProgram, is_told_by_columns) {
   EXPECT_EQ(why_not("sequence_parallel", "maybe"), "sequence_parallel is unknown: maybe");
   EXPECT_EQ(why_not("schedule", "zigzag"), "schedule zigzag is unknown");
   EXPECT_EQ(why_not("comparable", "no"), "its time is not to be compared (column comparable)");
+}
+
+// Beyond the kernels of `train`, in arrays of the activations.
+TEST(PublishedProgram, kernels_that_are_not_fused_move_more) {
+  const auto arrays = [](const PublishedKernels& kernels, const char* preset, double dropout) {
+    ModelConfig model = model_preset(preset);
+    model.residual_dropout = dropout;
+    Implementation program;
+    set_arrays(kernels, model, program);
+    const auto fields = [](const MoreArrays& more) {
+      return std::vector<double>{more.stream, more.qkv, more.qk, more.ffn, more.logits};
+    };
+    return std::pair(fields(program.more_forward), fields(program.more_backward));
+  };
+  using Both = std::pair<std::vector<double>, std::vector<double>>;
+  EXPECT_EQ(arrays({}, "llama3-8b", 0), Both({32, 2, 8, 2, 6}, {64, 2, 16, 4, 6}));
+  EXPECT_EQ(arrays({}, "gpt2-124m", 0.1), Both({1, 2, 0, 0, 6}, {1, 2, 0, 0, 6}));
+  EXPECT_EQ(arrays({.fused_residual = true, .fused_elementwise = true, .fused_loss = true}, "llama3-8b", 0),
+            Both({-2, 0, 0, 0, 0}, {-4, 0, 0, 0, 0}));
 }
 
 // A description is for people: the same rows, described otherwise, have the same predictions.

@@ -261,6 +261,7 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
     refuse(read, "seq_len is missing");
   std::string why_no_model;
   read.problem.model = published_model(row, read.problem.implementation, why_no_model);
+  set_arrays(program.kernels, read.problem.model, read.problem.implementation);
   read.problem.model_name = row.text("id");
   refuse(read, why_no_model);
   check_parameters(read);

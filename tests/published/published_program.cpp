@@ -31,14 +31,19 @@ constexpr std::array words{Word{"fused_attention", &Implementation::fused_attent
                            Word{"one_ring", &Implementation::one_ring},
                            Word{"compiled", &Implementation::compiled},
                            Word{"graphed", &Implementation::graphed},
-                           Word{"fused_residual", &Implementation::fused_residual},
                            Word{"slices_tensors", &Implementation::slices_tensors},
-                           Word{"fused_elementwise", &Implementation::fused_elementwise},
                            Word{"fused_optimizer", &Implementation::fused_optimizer},
-                           Word{"fused_loss", &Implementation::fused_loss},
                            Word{"sends_rows_once", &Implementation::sends_rows_once},
                            Word{"overlaps_experts", &Implementation::overlaps_experts},
                            Word{"reduces_all", &Implementation::reduces_all}};
+
+struct KernelWord {
+  const char* name;
+  bool PublishedKernels::*fact;
+};
+constexpr std::array kernel_words{KernelWord{"fused_residual", &PublishedKernels::fused_residual},
+                                  KernelWord{"fused_elementwise", &PublishedKernels::fused_elementwise},
+                                  KernelWord{"fused_loss", &PublishedKernels::fused_loss}};
 
 struct MemoryWord {
   const char* name;
@@ -114,7 +119,8 @@ Experts published_experts(const CsvRow& row) {
 
 PublishedProgram published_program(const CsvRow& row) {
   PublishedProgram made{.implementation = {},
-                        .memory = {.reserved_times = reserved_times, .communicator_bytes = communicator_bytes}};
+                        .memory = {.reserved_times = reserved_times, .communicator_bytes = communicator_bytes},
+                        .kernels = {}};
   Implementation& implementation = made.implementation;
   for (const Word& word : words)
     implementation.*word.fact = false;
@@ -127,7 +133,8 @@ PublishedProgram published_program(const CsvRow& row) {
         facts.*found->fact = true;
       return found != known.end();
     };
-    if (!set_constant(name, made) && !set(words, implementation) && !set(memory_words, made.memory))
+    if (!set_constant(name, made) && !set(words, implementation) && !set(kernel_words, made.kernels) &&
+        !set(memory_words, made.memory))
       throw_unknown(row, "a word of program", name, "the words of tests/published/README.md");
   }
   require_word(row, "memory_by", {"allocated", "reserved", "driver"});
@@ -145,6 +152,33 @@ PublishedProgram published_program(const CsvRow& row) {
   implementation.experts = published_experts(row);
   set_fp8_scaling(row, implementation);
   return made;
+}
+
+// In arrays of 16 bits.
+void set_arrays(const PublishedKernels& kernels, const ModelConfig& model, Implementation& made) {
+  MoreArrays forward, backward;
+  if (!kernels.fused_elementwise) {
+    // Two RMSNorms, each as widening, square, mean, product, narrowing, weight; rotary positions as widening, complex
+    // product, narrowing; gates as activation and product. Backward moves twice that.
+    forward.stream = model.norm == Norm::rmsnorm ? 32 : 0;
+    forward.qk = model.positions == Positions::rotary ? 8 : 0;
+    forward.ffn = model.gated() ? 2 : 0;
+    backward = {.stream = 2 * forward.stream, .qk = 2 * forward.qk, .ffn = 2 * forward.ffn};
+  }
+  for (MoreArrays* const pass : {&forward, &backward}) {
+    if (model.residual_dropout > 0)
+      pass->stream += 1;  // two masks of bytes
+    if (!kernels.fused_residual)
+      pass->qkv = 2;  // heads to the front, and back
+    if (!kernels.fused_loss)
+      pass->logits = 6;  // in fp32: cast, maximum, exponentials, sum; gradient, cast
+  }
+  if (kernels.fused_residual) {
+    forward.stream -= 2;   // the norms need not read the sums
+    backward.stream -= 4;  // both gradients of a norm come from one reading
+  }
+  made.more_forward = forward;
+  made.more_backward = backward;
 }
 
 void require_word(const CsvRow& row, const std::string& column, const std::vector<std::string>& words) {
