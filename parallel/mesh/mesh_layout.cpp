@@ -117,7 +117,7 @@ void refuse_layout(int world_size, const PerAxis& wanted, const std::string& pro
   std::vector<std::string> names, degrees;
   for (const Axis axis : all_axes)
     if (is_named(axis, wanted)) {
-      names.push_back(spelled_out(axis));
+      names.emplace_back(spelled_out(axis));
       degrees.push_back(fmt::format("{} = {}", names.back(), wanted[axis]));
     }
   throw Error(ExitCode::usage, {.what = problem,
