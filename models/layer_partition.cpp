@@ -59,11 +59,11 @@ std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts
   for (std::size_t part = 0; part < parts; ++part)
     layers.push_back(room(part, limit));
   for (Index spare = std::accumulate(layers.begin(), layers.end(), Index{0}) - num_layers; spare > 0; --spare) {
-    std::size_t dearest = parts;
+    std::size_t costliest = parts;
     for (std::size_t part = 0; part < parts; ++part)
-      if (layers[part] > 1 && (dearest == parts || cost(part, layers[part]) >= cost(dearest, layers[dearest])))
-        dearest = part;
-    --layers[dearest];
+      if (layers[part] > 1 && (costliest == parts || cost(part, layers[part]) >= cost(costliest, layers[costliest])))
+        costliest = part;
+    --layers[costliest];
   }
   return layers;
 }

@@ -49,7 +49,7 @@ struct LayerCosts {
   double head = 0;
 };
 
-/// Blocks of each of the consecutive parts, at least one each, so that the dearest part is as cheap as possible; the
+/// Blocks of each of the consecutive parts, at least one each, so that the costliest part is as cheap as possible; the
 /// first also has the embedding, the last the head. Among equals the earlier parts get more. Pure.
 /// @param costs of the items on each part: where stages recompute differently, a block costs what its stage makes of
 /// it.

@@ -119,7 +119,7 @@ const std::vector<Accelerator>& accelerators() {
       like("v100", device("v100-16", 16, 0.9, 80, {15.7, 0, 125, 0, 0, volta})),
       device("v100", 32, 0.9, 80, {15.7, 0, 125, 0, 0, volta}),
       device("a100-40", 40, 1.555, 108, {19.5, 156, 312, 312, 0, ampere}),
-      // The custom part of Leonardo: 124 processors at 1.395 GHz, 2048 FLOPs a cycle each [arXiv 2307.16885]
+      // The custom part of Leonardo: 124 processors at 1.395 GHz, 2048 FLOPs a cycle each [Turisini et al. 2023]
       like("a100-80", device("a100-64", 64, 1.638, 124, {22.1, 177, 354, 354, 0, ampere})),
       device("a100-80", 80, 2.039, 108, {19.5, 156, 312, 312, 0, ampere}),
       like("a100-80", device("a800", 80, 2.039, 108, {19.5, 156, 312, 312, 0, ampere})),  // NVLink of 400 GB/s

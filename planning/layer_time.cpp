@@ -109,8 +109,10 @@ struct Block {
   }
 
   // Channels of a head whose matmuls take as long as its exponentials. Narrower heads take no less, and the shares of
-  // the peak are those of heads of 128.
+  // the peak are those of heads of 128. Unknown, and no limit, where the number of processors is not given.
   double least_head_size(const MatrixRate& rate) const {
+    if (device().processors == 1)
+      return 0;
     return std::min(128.0, rate.peak_flops / (4 * exponentials * device().processors));
   }
 

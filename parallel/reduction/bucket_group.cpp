@@ -49,8 +49,8 @@ void BucketGroup::require_same_buckets(const std::vector<Index>& settings) const
 }
 
 Traffic BucketGroup::traffic() const {
-  const Traffic of_rounds = own_of_gathers ? own_of_gathers->traffic() : Traffic();
-  return {communicator.traffic().bytes + of_rounds.bytes, communicator.traffic().messages + of_rounds.messages};
+  const Traffic of_gathers = own_of_gathers ? own_of_gathers->traffic() : Traffic();
+  return {communicator.traffic().bytes + of_gathers.bytes, communicator.traffic().messages + of_gathers.messages};
 }
 
 }  // namespace espalier

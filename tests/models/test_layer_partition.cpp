@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-double dearest_part(const std::vector<Index>& layers, const std::vector<LayerCosts>& costs) {
+double costliest_part(const std::vector<Index>& layers, const std::vector<LayerCosts>& costs) {
   double most = 0;
   for (std::size_t part = 0; part < layers.size(); ++part) {
     double cost = static_cast<double>(layers[part]) * costs[part].block;
@@ -29,7 +29,7 @@ double cheapest(Index num_layers, const std::vector<LayerCosts>& costs, std::vec
   const Index left = num_layers - std::accumulate(layers.begin(), layers.end(), Index{0});
   if (layers.size() + 1 == costs.size()) {
     layers.push_back(left);
-    const double cost = dearest_part(layers, costs);
+    const double cost = costliest_part(layers, costs);
     layers.pop_back();
     return cost;
   }
@@ -57,7 +57,7 @@ TEST(LayerPartition, NoOtherWayHasACheaperDearestPart) {
           EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), Index{0}), num_layers);
           EXPECT_GE(*std::min_element(layers.begin(), layers.end()), 1);
           std::vector<Index> none;
-          EXPECT_NEAR(dearest_part(layers, costs), cheapest(num_layers, costs, none), 1e-9)
+          EXPECT_NEAR(costliest_part(layers, costs), cheapest(num_layers, costs, none), 1e-9)
               << num_layers << " layers on " << blocks.size() << " parts, embedding " << embedding << ", head " << head;
         }
 }
