@@ -12,7 +12,7 @@
 #ifdef __ELF__
 namespace {
 
-constexpr rlim_t least_bytes = rlim_t{512} << 20;  // 420 MB were measured for --version, libraries included
+constexpr rlim_t min_bytes = rlim_t{512} << 20;  // 420 MB were measured for --version, libraries included
 
 bool is_first_rank(char** environment) {
   for (char** variable = environment; *variable != nullptr; ++variable)
@@ -26,13 +26,13 @@ void require_address_space(int, char**, char** environment) {
   constexpr int memory = 7;  // ExitCode::memory
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit limit = {};
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least_bytes)
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= min_bytes)
       continue;
     const char* const text =
         resource == RLIMIT_AS
-            ? "espalier: error: the limit of this process's memory is too low\n  got:    ulimit -v below 524288 (KiB)\n"
+            ? "espalier: error: the memory limit of this process is too low\n  got:    ulimit -v below 524288 (KiB)\n"
               "  wanted: at least 524288, and more for a model\n  do:     raise it: ulimit -v unlimited\n"
-            : "espalier: error: the limit of this process's memory is too low\n  got:    ulimit -d below 524288 (KiB)\n"
+            : "espalier: error: the memory limit of this process is too low\n  got:    ulimit -d below 524288 (KiB)\n"
               "  wanted: at least 524288, and more for a model\n  do:     raise it: ulimit -d unlimited\n";
     if (is_first_rank(environment) && write(STDERR_FILENO, text, std::strlen(text)) < 0)
       _exit(memory);

@@ -80,13 +80,13 @@ void add_bench_machine(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchMachineArguments>();
   CLI::App* const command =
       bench.add_subcommand("machine", "Calibrate the planner: write this machine as a cluster file");
-  command->add_option("--output", options->output, "file; default machine.toml")->type_name("FILE.toml");
-  command->add_option("--precision", options->precisions, "fp32 (default), bf16, fp16: which to measure")
+  command->add_option("--output", options->output, "file to write; default machine.toml")->type_name("FILE.toml");
+  command->add_option("--precision", options->precisions, "precisions to measure: fp32 (default), bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   add_gpu_options(*command);
   command->footer(
-      "  Start it as the runs to be planned, with their ranks and threads:\n"
+      "  Start it with the ranks and threads of the runs that you plan:\n"
       "  OMP_NUM_THREADS=2 espalier bench machine\n"
       "  mpiexec -n 2 espalier bench machine --output two_ranks.toml");
   command->callback([options, command, &chosen] {

@@ -70,21 +70,21 @@ class OpsBench {
     linear("attention proj", c, c);
     linear("mlp up", f, c);
     linear("mlp down", c, f);
-    linear("head", padded_vocabulary(), c, Tiled::no);  // many seconds; the other products tell as much
+    linear("head", padded_vocabulary(), c, Tiled::no);  // many seconds; the other matmuls show as much
     embedding();
     layernorm();
     gelu();
     for (const AttentionLibrary library : attention_libraries())
-      if (library == AttentionLibrary::own || has_masters<T>)  // cuDNN's is for 16 bits
+      if (library == AttentionLibrary::own || has_master_weights<T>)  // cuDNN's is for 16 bits
         attention(library);
     cross_entropy();
     squared_norm();
     adamw();
     if (results_.size() == 1 && !memory_alone)
-      throw Error(ExitCode::usage, {.what = "no op has such a name",
+      throw Error(ExitCode::usage, {.what = "no op has this name",
                                     .got = "--only " + only_,
-                                    .wanted = fmt::format("part of a name: {}", fmt::join(ops_, "; ")),
-                                    .todo = "give another --only, or none for all ops"});
+                                    .wanted = fmt::format("a part of one of these names: {}", fmt::join(ops_, "; ")),
+                                    .todo = "change --only, or leave it out to run all ops"});
     return results_;
   }
 
@@ -114,13 +114,13 @@ class OpsBench {
 
   // y = x w^T with w (n, k), and both gradients.
   void linear(const std::string& name, Index n, Index k, Tiled tiled = Tiled::yes) {
-    product<T>(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes, tiled);
-    product<T>(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no, tiled);
-    product<State<T>>(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no, tiled);
+    gemm<T>(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes, tiled);
+    gemm<T>(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no, tiled);
+    gemm<State<T>>(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no, tiled);
   }
 
   template <class Out>
-  void product(const std::string& of, Index m, Index n, Index k, Transpose ta, Transpose tb, Tiled tiled) {
+  void gemm(const std::string& of, Index m, Index n, Index k, Transpose ta, Transpose tb, Tiled tiled) {
     const auto name_by = [&](MatmulLibrary library) { return fmt::format("matmul {} by {}", of, to_string(library)); };
     std::vector<MatmulLibrary> wanted;
     for (const MatmulLibrary library : matmul_libraries()) {
@@ -197,24 +197,25 @@ class OpsBench {
   void attention(AttentionLibrary library) {
     const AttentionLibrary chosen = attention_library();
     set_attention_library(library);
-    const std::string by = describe_attention<T>(attention_);  // own kernels also where cuDNN has none
+    const std::string by =
+        describe_attention(scalar_type_of<T>(), attention_);  // own kernels also where cuDNN has none
     const std::string forward = "attention, forward by " + by, backward = "attention, backward by " + by;
     if (wants(forward) || wants(backward))
       attention(forward, backward);
     set_attention_library(chosen);
   }
 
-  // Products of the causal half: two forward, five backward, which makes the probabilities again.
+  // Matmuls of the causal half: two forward, five backward, which makes the probabilities again.
   void attention(const std::string& forward_name, const std::string& backward_name) {
     const Index c = shape_.hidden_size;
     const auto qkv = filled<T, 2>(rows_, 3 * c), dqkv = filled<T, 2>(rows_, 3 * c);
     const auto out = filled<T, 2>(rows_, c), dout = filled<T, 2>(rows_, c);
     const auto log_sum_exp = filled<State<T>, 1>(rows_ * shape_.num_heads);
-    const double product = static_cast<double>(rows_ * c) * static_cast<double>(attention_.sequence_length + 1);
+    const double flops_of_gemm = static_cast<double>(rows_ * c) * static_cast<double>(attention_.sequence_length + 1);
     const auto forward = [&] { attention_forward<T>(exec_, out, log_sum_exp, qkv, attention_); };
-    add(forward_name, 2 * product, 4 * bytes<T>(rows_ * c), forward);
+    add(forward_name, 2 * flops_of_gemm, 4 * bytes<T>(rows_ * c), forward);
     forward();  // backward reads what it leaves
-    add(backward_name, 5 * product, 8 * bytes<T>(rows_ * c),
+    add(backward_name, 5 * flops_of_gemm, 8 * bytes<T>(rows_ * c),
         [&] { attention_backward<T>(exec_, dqkv, dout, out, log_sum_exp, qkv, attention_); });
   }
 
@@ -238,20 +239,20 @@ class OpsBench {
     add("squared_norm", 0, bytes<State<T>>(elements), [&] { norm.compute<State<T>>(exec_, gradient); });
   }
 
-  // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
+  // Master weights and moments are read and written, gradients read; 16-bit weights are written.
   void adamw() {
     if (!wants("adamw"))
       return;
     const Index elements = num_flat();
     const auto weights = filled<T, 1>(elements);
-    const auto masters = has_masters<T> ? filled<State<T>, 1>(elements) : Tensor<State<T>, 1>();
+    const auto master_weights = has_master_weights<T> ? filled<State<T>, 1>(elements) : Tensor<State<T>, 1>();
     const auto m = filled<State<T>, 1>(elements), g = filled<State<T>, 1>(elements);
     const Tensor<State<T>, 1> v("espalier::workspace::bench_v", static_cast<std::size_t>(elements));
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
     const auto parts = make_adamw_parts({{0, 0, 0, elements, true}});
-    add("adamw", 0, 7 * bytes<State<T>>(elements) + (has_masters<T> ? bytes<T>(elements) : 0),
-        [&] { adamw_update<T>(exec_, weights, masters, m, v, g, parts, AdamWConfig{}, 1e-6, clip, 1); });
+    add("adamw", 0, 7 * bytes<State<T>>(elements) + (has_master_weights<T> ? bytes<T>(elements) : 0),
+        [&] { adamw_update<T>(exec_, weights, master_weights, m, v, g, parts, AdamWConfig{}, 1e-6, clip, 1); });
   }
 
   // All over the table, as in text.
@@ -290,7 +291,7 @@ class OpsBench {
 // The largest set of tensors that lies in memory at a time: those of attention, or of the feed-forward layer, or
 // logits. In floating point, where no absurd size overflows.
 template <class T>
-void require_room(const ModelConfig& model, const BenchShape& shape) {
+void require_machine_memory(const ModelConfig& model, const BenchShape& shape) {
   const double rows = static_cast<double>(shape.micro_batch) * static_cast<double>(shape.sequence_length);
   const Index width = std::max({8 * model.hidden_size, 3 * model.ffn_hidden_size, model.vocab_size});
   const double need = rows * static_cast<double>(width) * sizeof(T);
@@ -337,8 +338,8 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
                  .wanted = fmt::format("at most the {} positions of {}", positions, options.shape.model),
                  .todo = "lower --sequence-length, or choose another --model or model.max_sequence_length"});
   const nlohmann::ordered_json results = with_compute_type(config.layout.precision, [&]<class T>() {
-    require_room<T>(model, options.shape);
-    set_libraries<T>(config);
+    require_machine_memory<T>(model, options.shape);
+    set_libraries(config);
     return OpsBench<T>(model, options).run();
   });
   if (options.json)
@@ -352,14 +353,14 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
 
 void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchOpsArguments>();
-  CLI::App* const command = bench.add_subcommand(
-      "ops", "Ops of a layer, table and update at the shapes of a model, matmuls by every GEMM library");
+  CLI::App* const command =
+      bench.add_subcommand("ops", "Time single ops at the shapes of a model, and matmuls by every GEMM library");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
       ->check(CLI::IsMember(compute_type_names()));
-  command->add_option("--only", options->only, "part of a name: attention, say");
+  command->add_option("--only", options->only, "only ops whose name has this part, such as attention");
   command->add_flag("--json", options->json, "print JSON");
-  command->add_option("overrides", options->overrides, "section.key=value of a config, as model.num_heads=32");
+  command->add_option("overrides", options->overrides, "section.key=value of a config, such as model.num_heads=32");
   add_gpu_options(*command);
   command->footer(
       "  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8\n"

@@ -12,8 +12,9 @@ void add_shape_options(CLI::App& command, BenchShape& shape) {
   constexpr Index most = 1 << 24;
   command.add_option("--model", shape.model, "preset; default gpt2-124m")
       ->check(CLI::IsMember(trainable_preset_names()));
-  command.add_option("--micro-batch", shape.micro_batch, "sequences; default 4")->check(between(1, most));
-  command.add_option("--sequence-length", shape.sequence_length, "tokens of each; default 256")
+  command.add_option("--micro-batch", shape.micro_batch, "sequences per micro-batch; default 4")
+      ->check(between(1, most));
+  command.add_option("--sequence-length", shape.sequence_length, "tokens per sequence; default 256")
       ->check(between(1, most));
 }
 

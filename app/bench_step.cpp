@@ -27,10 +27,9 @@
 #include "parallel/launch/runtime.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/shard_over.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/step/trainer.hpp"
+#include "training/step/typed_trainer.hpp"
 
 namespace espalier {
 namespace {
@@ -51,7 +50,7 @@ Path temporary_directory() {
     throw Error(ExitCode::usage, {.what = "there is no directory for temporary files",
                                   .where = given == nullptr ? "/tmp" : fmt::format("TMPDIR={}", given),
                                   .got = system_message(error.value()),
-                                  .wanted = "a directory that exists and that you may use",
+                                  .wanted = "an existing directory that you can write to",
                                   .todo = "set TMPDIR to one"});
   return directory;
 }
@@ -87,14 +86,14 @@ struct GemmRate {
   Index size = 0;
 };
 
-// The GEMM rate of one rank that works alone: the best of square products over all libraries that set a peak.
-template <class T>
-GemmRate best_gemm_rate() {
+// The GEMM rate of one rank that works alone: the best of square matmuls over all libraries that set a peak.
+GemmRate best_gemm_rate(ScalarType compute) {
   GemmRate best;
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
   // On a GPU few rows leave processors idle.
   for (const Index size : exec_is_host ? std::vector<Index>{1024, 2048, 4096} : std::vector<Index>{4096, 8192}) {
-    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, exec_is_host && size == 4096 ? 2 : 4);
+    const std::vector<double> rates =
+        measure_matmul_rates(compute, ExecSpace(), size, exec_is_host && size == 4096 ? 2 : 4);
     for (std::size_t i = 0; i < rates.size(); ++i)
       if (rates[i] > best.flops_per_second)
         best = {rates[i], to_string(libraries[i]), size};
@@ -122,7 +121,7 @@ RunConfig bench_config(const BenchStepArguments& options, int replicas) {
   keys.insert(keys.end(), options.overrides.begin(), options.overrides.end());
   RunConfig config = parse_run_config("", "espalier bench step", keys, replicas);
   if (config.data.separates_documents())
-    throw Error(ExitCode::usage, {.what = "a bench has random tokens, and no documents",
+    throw Error(ExitCode::usage, {.what = "a bench uses random tokens, which have no documents",
                                   .got = "data.documents = \"separate\"",
                                   .wanted = "data.documents = \"joined\"",
                                   .todo = "leave it out; bench_documents of the build directory times both"});
@@ -142,8 +141,7 @@ std::size_t device_bytes_in_use() {
 }
 
 // One step more than is timed: the first touches memory for the first time.
-template <class P>
-TimedSteps time_steps(Trainer<P>& trainer, Index num_steps, const Progress& progress) {
+TimedSteps time_steps(Trainer& trainer, Index num_steps, const Progress& progress) {
   TimedSteps times;
   for (Index i = 0; i <= num_steps; ++i) {
     progress.now(i == 0 ? "first step, not timed"
@@ -171,7 +169,6 @@ struct Measured {
   std::size_t link_bytes = 0;  // of device memory, that NCCL has taken
 };
 
-template <class P>
 Measured measure(RunConfig config, Runtime& runtime) {
   const Layout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
@@ -190,9 +187,10 @@ Measured measure(RunConfig config, Runtime& runtime) {
   measured.device_bytes_at_start = device_bytes_in_use();
   GemmRate before;
   progress.now("GEMM rate");
-  set_libraries<Compute<P>>(config);
+  const ScalarType compute = types_of(config).compute;
+  set_libraries(config);
   const auto measure_rate = [&] {
-    before = best_gemm_rate<Compute<P>>();
+    before = best_gemm_rate(compute);
     release_matmul_workspace();
   };
   if (exec_is_host)
@@ -202,17 +200,17 @@ Measured measure(RunConfig config, Runtime& runtime) {
   measured.peak_rate = peak_rate(config, runtime.world());
   MemoryLedger::instance().reset_peak();
 
-  Trainer<P> trainer(ExecSpace(), config, layout, mesh);
-  measured.steps = time_steps(trainer, config.total_steps(), progress);
+  const std::unique_ptr<Trainer> trainer = make_trainer(ExecSpace(), config, layout, mesh);
+  measured.steps = time_steps(*trainer, config.total_steps(), progress);
   measured.link_bytes = runtime.world().context().link_bytes();
   measured.resident_over_start = resident_bytes() - std::min(resident_bytes(), at_start);
   measured.peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
   measured.peak_resident = peak_resident_bytes();
   progress.now("GEMM rate again");
-  const GemmRate after = best_gemm_rate<Compute<P>>();
+  const GemmRate after = best_gemm_rate(compute);
   measured.gemm = before.flops_per_second > after.flops_per_second ? before : after;
   if (runtime.size() > 1)  // which share the machine
-    measured.gemm.flops_per_second = measure_gemm_rate<Compute<P>>(runtime.world(), measured.gemm.size);
+    measured.gemm.flops_per_second = measure_gemm_rate(compute, runtime.world(), measured.gemm.size);
   return measured;
 }
 
@@ -282,7 +280,7 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     for (const std::string& warning : config_warnings(config, runtime.size()))
       note_to_stderr("warning: " + warning);
-  const Measured measured = with_precision(config, [&]<class P>() { return measure<P>(config, runtime); });
+  const Measured measured = measure(config, runtime);
   if (runtime.rank() != 0)
     return 0;
   const nlohmann::ordered_json result = to_json(measured, config, options.overrides, runtime.size());
@@ -298,14 +296,14 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
 void add_bench_step(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchStepArguments>();
   CLI::App* const command =
-      bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
+      bench.add_subcommand("step", "Time a whole training step: tokens per second, share of the GEMM rate, memory");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
       ->check(CLI::IsMember(compute_type_names()));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");
-  command->add_option("overrides", options->overrides, "section.key=value of a config, wins over the options");
+  command->add_option("overrides", options->overrides, "section.key=value of a config; overrides the options");
   add_gpu_options(*command);
   command->footer(
       "  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4\n"

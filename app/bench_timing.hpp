@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// Best of a few rounds. Calls that are short are queued, as in a step, so that a GPU does not wait for the host.
+/// Best of a few rounds. Calls that are short are enqueued, as in a step, so that a GPU does not wait for the host.
 template <class F>
 double best_seconds(const ExecSpace& exec, const F& run) {
   const auto seconds_of = [&](int calls) {

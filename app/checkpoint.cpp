@@ -72,10 +72,10 @@ void require_outside(const Path& from, const Path& output) {
     return (std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored) / "").lexically_normal();
   };
   if (whole(output).string().starts_with(whole(from).string()))
-    throw Error(ExitCode::usage, {.what = "the result would lie in the directory that is read",
+    throw Error(ExitCode::usage, {.what = "the output would lie inside the input directory",
                                   .where = output.string(),
                                   .wanted = fmt::format("a folder outside {}", from.string()),
-                                  .todo = "name another one in --output"});
+                                  .todo = "choose another --output"});
 }
 
 int import_model(const ConvertArguments& arguments) {
@@ -100,12 +100,12 @@ int import_model(const ConvertArguments& arguments) {
       import_hugging_face(weights, arguments.from, output.path(), tokenizer_name(arguments.from)).filename();
   output.publish();
   const Path checkpoint = Path(arguments.output) / "checkpoints" / name;
-  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}",
-               checkpoint.string(), arguments.output,
-               changed_model_section(stored_config(CheckpointReader(checkpoint))));
+  print_answer(
+      "wrote {}\nto use it, run espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}",
+      checkpoint.string(), arguments.output, changed_model_section(stored_config(CheckpointReader(checkpoint))));
   if (const Index length = usual_sequence_length(weights.model().config);
       length < weights.model().config.max_sequence_length)
-    print_answer("\n[batch]\nsequence_length = {}  # or another one that memory has room for\n", length);
+    print_answer("\n[batch]\nsequence_length = {}  # or another one that fits the memory\n", length);
   return 0;
 }
 
@@ -167,10 +167,10 @@ void require_names(const CLI::App& command, const ConvertArguments& arguments) {
 
 void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* const command = parent.add_subcommand("import", "Make a checkpoint of a Hugging Face model");
+  CLI::App* const command = parent.add_subcommand("import", "Make a checkpoint from a Hugging Face model");
   command->add_option("directory", arguments->from, "a directory with config.json and model.safetensors")->required();
   command->add_option("--output", arguments->output, "new directory, for `espalier train --init-from`")->required();
-  command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
+  command->add_flag("--dry-run", arguments->dry_run, "print what would be written, but write nothing");
   command->footer("  espalier checkpoint import gpt2/ --output models/gpt2");
   command->callback([=, &chosen] {
     require_names(*command, *arguments);
@@ -181,13 +181,12 @@ void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
 void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   const auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* const command = parent.add_subcommand("export", "Write a checkpoint as a Hugging Face model");
-  command
-      ->add_option("directory", arguments->from, "a run, for its newest checkpoint, or RUN/checkpoints/step-XXXXXXXX")
+  command->add_option("directory", arguments->from, "a run (its newest checkpoint), or RUN/checkpoints/step-XXXXXXXX")
       ->required();
   command->add_option("--output", arguments->output, "new directory, for transformers' from_pretrained()")->required();
   command->add_option("--dtype", arguments->dtype, "fp32 (default), bf16, fp16 or fp64");
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
-  command->add_flag("--dry-run", arguments->dry_run, "list what would be written, and write nothing");
+  command->add_flag("--dry-run", arguments->dry_run, "print what would be written, but write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");
   command->callback([=, &chosen] {
     require_names(*command, *arguments);
@@ -232,10 +231,10 @@ void verify_one(const Path& path) {
   const CheckpointReader checkpoint(path);
   read_state(checkpoint);
   const Index bytes = checkpoint.verify();
-  print_answer("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
+  print_answer("{}: {} read, all checksums are right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
 }
 
-// Of a run all, but for saves that were never finished: damage is told whichever of them it is in.
+// Of a run all, but for saves that were never finished: damage is reported whichever of them it is in.
 int verify(const std::string& directory) {
   const Path newest = resolve_checkpoint(directory);
   if (newest == directory) {
@@ -257,7 +256,7 @@ int verify(const std::string& directory) {
     throw Error(ExitCode::checkpoint,
                 {.what = "damaged checkpoints:" + damaged,
                  .where = directory,
-                 .wanted = "checkpoints whose every checksum is right",
+                 .wanted = "checkpoints with correct checksums",
                  .todo = "restore them from a copy; a launch resumes from the newest intact one"});
   if (of_others > 0)
     note_to_stderr(fmt::format("{} of other runs in the same place: not read", counted(of_others, "checkpoint")));
@@ -278,7 +277,7 @@ void add_checkpoint_inspect(CLI::App& parent, Chosen& chosen) {
   CLI::App* const command =
       add_subcommand_of_a_checkpoint(parent, "inspect", "Step, layout, data position, [model] and a table of tensors",
                                      "a run, for its newest complete checkpoint", directory);
-  command->add_flag("--config", *whole_config, "the whole config of the run that wrote it, instead of [model]");
+  command->add_flag("--config", *whole_config, "print the whole config of its run instead of [model]");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*directory, *whole_config); }; });
 }
 
@@ -292,7 +291,7 @@ void add_checkpoint_verify(CLI::App& parent, Chosen& chosen) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Chosen& chosen) {
-  CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint, check it, convert it");
+  CLI::App* const command = app.add_subcommand("checkpoint", "Inspect, check and convert checkpoints");
   command->require_subcommand(1);
   command->footer("  espalier checkpoint verify runs/quickstart");
   add_checkpoint_inspect(*command, chosen);

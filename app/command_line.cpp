@@ -68,7 +68,7 @@ void refuse_empty_values(const CLI::App& command) {
     if (!option->get_positional() && option->get_items_expected_min() > 0)  // plan --rehearse may stand alone
       for (const std::string& value : option->results())
         if (value.empty())
-          throw Error(ExitCode::usage, {.what = "an option without a value",
+          throw Error(ExitCode::usage, {.what = "an option has no value",
                                         .where = "espalier " + command.get_name(),
                                         .got = fmt::format("{} \"\"", option->get_name()),
                                         .wanted = option->get_type_name(),

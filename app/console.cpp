@@ -65,8 +65,8 @@ std::string progress_bar(const StepReport& report, const TrainProgress& progress
   const double share = static_cast<double>(report.step) / static_cast<double>(std::max<Index>(1, progress.total_steps));
   const std::string beside = fmt::format(" {:3.0f}%  step {}  loss {:.3f}  left {} ", 100 * share, report.step,
                                          report.loss, duration_text(progress.seconds_left));
-  const int room = columns - 1 - static_cast<int>(beside.size()) - 2;  // 2: the brackets
-  const int width = std::clamp(room, 0, widest);
+  const int free_columns = columns - 1 - static_cast<int>(beside.size()) - 2;  // 2: the brackets
+  const int width = std::clamp(free_columns, 0, widest);
   const int filled = static_cast<int>(share * width);
   const std::string line = fmt::format("[{:#<{}}{:-<{}}]{}", "", filled, "", width - filled, beside);
   return line.substr(0, static_cast<std::size_t>(std::max(0, columns - 1)));
@@ -86,7 +86,7 @@ void Console::write(const std::string& text) {
     throw Error(ExitCode::write, {.what = "cannot write the log",
                                   .where = "standard output",
                                   .got = system_message(errno),
-                                  .todo = "free some space where it goes, or send it elsewhere"});
+                                  .todo = "free some space there, or send the output to another place"});
   if (!written)
     std::clearerr(stdout);  // else the command would end as one whose answer is lost
 }

@@ -39,7 +39,7 @@ TokenId token_of(const std::string& text, const Tokenizer& tokenizer) {
     return token;
   const auto id = is_number ? parse_count(text) : std::nullopt;
   if (!id || *id >= tokenizer.vocab_size())
-    throw Error(ExitCode::usage, {.what = "the token that ends documents is not known",
+    throw Error(ExitCode::usage, {.what = "the token that ends documents is unknown",
                                   .got = "--document-end " + text,
                                   .wanted = fmt::format("a special token of {}, or an id below {}", tokenizer.name(),
                                                         tokenizer.vocab_size()),
@@ -108,7 +108,7 @@ std::string parts_text(const PackSummary& summary) {
 
 PackSummary pack_with_bar(const PackCommand& command) {
   if (!command.exclude.empty() && std::ranges::find(command.inputs, "-") != command.inputs.end())
-    throw Error(ExitCode::usage, {.what = "standard input has no files to leave out",
+    throw Error(ExitCode::usage, {.what = "--exclude cannot be used with standard input",
                                   .got = "--exclude with the input -",
                                   .wanted = "one of the two",
                                   .todo = "name files, or pipe in only what is to be packed"});
@@ -125,8 +125,7 @@ PackSummary pack_with_bar(const PackCommand& command) {
 int pack(const PackCommand& command) {
   const PackSummary summary = pack_with_bar(command);
   if (summary.resumed_bytes > 0)
-    print_note("resumed behind {} of text that were packed\n",
-               bytes_text(static_cast<std::size_t>(summary.resumed_bytes)));
+    print_note("resumed after {} of packed text\n", bytes_text(static_cast<std::size_t>(summary.resumed_bytes)));
   print_answer("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
                bytes_text(static_cast<std::size_t>(summary.text_bytes)));
   print_answer("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
@@ -148,26 +147,25 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--output", command->output, "token file to train on")->required();
   pack_app->add_option("--validation", command->validation, "token file to validate on");
   pack_app->add_option("--validation-fraction", command->options.validation_fraction,
-                       "share of the text that goes there: at least 0, less than 1; default 0");
+                       "share of the text for validation: at least 0, less than 1; default 0");
   pack_app->add_option("--tokenizer", command->tokenizer,
                        "byte (default), a tokenizer's file, or a directory with one");
   pack_app->add_flag("--add-special-tokens", command->options.add_special_tokens,
-                     "add what the tokenizer puts around each document");
+                     "add the special tokens that the tokenizer puts around each document");
   pack_app->add_option("--threads", command->options.num_threads, "threads that encode; default: one per core")
       ->check(at_least(1));
   pack_app->add_option("--exclude", command->exclude,
                        "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
-                       "text that ends a document; none: every file is one document");
-  pack_app->add_option("--key", command->options.key, "the inputs are JSON lines, each with a document under this key");
+                       "text that ends a document; default: every file is one document");
+  pack_app->add_option("--key", command->options.key, "the inputs are JSON lines; each has a document under this key");
   pack_app->add_option("--document-end", command->document_end,
-                       "id of a token, or the text of a special one, to put behind each document");
-  pack_app->add_flag("--skip-bad", command->options.skip_bad,
-                     "leave out lines that are not UTF-8, or not JSON with a text");
-  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0")
+                       "token to put after each document: its id, or the text of a special token");
+  pack_app->add_flag("--skip-bad", command->options.skip_bad, "skip lines that are not UTF-8, or not JSON with a text");
+  pack_app->add_option("--seed", command->options.seed, "random seed that chooses the validation documents; default 0")
       ->check(at_least(0));
   pack_app->add_flag("--allow-binary", command->options.allow_binary,
-                     "take bytes as they are: zero bytes, and what is not UTF-8");
+                     "accept any bytes: zero bytes, and text that is not UTF-8");
   pack_app->footer(
       "  espalier data pack --output train.bin --validation val.bin \\\n"
       "      --validation-fraction 0.05 books/*.txt");
@@ -177,7 +175,7 @@ void add_pack(CLI::App& data, Chosen& chosen) {
 }  // namespace
 
 void add_data(CLI::App& app, Chosen& chosen) {
-  CLI::App* const data = app.add_subcommand("data", "Make token files, convert them and look inside");
+  CLI::App* const data = app.add_subcommand("data", "Make, convert and inspect token files");
   data->require_subcommand(1);
   data->footer("  espalier data pack --output train.bin books/*.txt");
   add_pack(*data, chosen);

@@ -62,13 +62,13 @@ int report(const ReportArguments& options) {
 void add_diagnose(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<DiagnoseArguments>();
   CLI::App* const command =
-      app.add_subcommand("diagnose", "Say where the time and the stability of a run went, and what to change");
+      app.add_subcommand("diagnose", "Find out why a run is slow, unstable or dead, and what to change");
   command->add_option("run", options->run, "run.directory of the run")->required()->type_name("RUN");
   command
       ->add_option("--against", options->against,
-                   "compare with another run: what differs, and what of it explains the times")
+                   "compare with another run: what differs, and which difference explains the times")
       ->type_name("RUN");
-  command->add_flag("--json", options->json, "print JSON; the fields are in docs/diagnose.md");
+  command->add_flag("--json", options->json, "print JSON; docs/diagnose.md lists the fields");
   command->footer(
       "  espalier diagnose runs/today\n"
       "  espalier diagnose runs/today --against runs/yesterday\n"
@@ -82,14 +82,15 @@ void add_diagnose(CLI::App& app, Chosen& chosen) {
 
 void add_report(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<ReportArguments>();
-  CLI::App* const command = app.add_subcommand(
-      "report", "Write the page of a run: one HTML file with its findings, curves, times, memory and timeline");
+  CLI::App* const command =
+      app.add_subcommand("report", "Write an HTML page about a run: findings, curves, times, memory and timeline");
   command->add_option("run", options->run, "directory of a run, running or ended")->required();
   CLI::Option* const output =
       command->add_option("--output", options->output, "file to write; default: RUN/report.html")
           ->type_name("FILE.html");
   command
-      ->add_flag("--json", options->json, "print the data of the page, write no file; the fields are in docs/report.md")
+      ->add_flag("--json", options->json,
+                 "print the data of the page and write no file; docs/report.md lists the fields")
       ->excludes(output);
   command->footer(
       "  espalier report runs/quickstart\n"

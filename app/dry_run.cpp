@@ -14,7 +14,6 @@
 #include "models/cost.hpp"
 #include "parallel/schedule/pipeline_simulator.hpp"
 #include "training/config/config_warnings.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/predict_memory.hpp"
 #include "training/prediction/predict_time.hpp"
@@ -80,7 +79,7 @@ void print_traffic(const RunConfig& config, const Layout& layout) {
   std::array<std::uint64_t, num_axes> most{};
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const int rank = layout.mesh().first_rank_of_stage(stage);
-    const auto bytes = with_precision(config, [&]<class P>() { return predict_traffic<P>(config, layout, rank); });
+    const auto bytes = predict_traffic(config, layout, rank, types_of(config));
     for (std::size_t axis = 0; axis < num_axes; ++axis)
       most[axis] = std::max(most[axis], bytes[axis]);
   }
@@ -112,7 +111,8 @@ void print_schedule(const Layout& layout, const std::vector<PipelineSchedule>& s
                                        : "; gradients of layers are reduced during each backward");
 }
 
-// Rank by rank, then all in the order in which they would happen if all operations took alike.
+// Rank by rank, with the gathers and sums of ZeRO-2 and 3 within them; then all in the order in which they would happen
+// if all operations took alike.
 void print_events(const Layout& layout, const std::vector<PipelineSchedule>& schedules) {
   const bool several = layout.virtual_stages > 1;
   std::vector<const PipelineSchedule*> lists;
@@ -122,6 +122,12 @@ void print_events(const Layout& layout, const std::vector<PipelineSchedule>& sch
     print_answer("rank {}:\n", rank);
     for (const Operation& operation : *lists[rank])
       print_answer("  {}\n", text(operation, several));
+    const int stage = layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp];
+    std::vector<std::string> actions;
+    for (const UnitAction& action : unit_list(layout, stage, *lists[rank]).actions)
+      actions.push_back(text(action));
+    if (!actions.empty())
+      print_answer("  layers within these: {}\n", fmt::join(actions, ", "));
   }
   const auto one = [](int, const Operation&) { return 1.0; };
   print_answer("all ranks:\n");
@@ -151,17 +157,30 @@ std::string power_of_ten_text(double value) {
   return fmt::format("{:.2f}e{}", value / std::pow(10.0, exponent), exponent);
 }
 
-// What each mode would need, on all stages.
-void print_recompute(RunConfig config, int ranks) {
-  config.layout.recompute_per_stage.clear();
+std::string need_text(const RunConfig& config, int ranks) {
+  const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
+  return bytes_text(stages[static_cast<std::size_t>(peak_stage(stages))].total());
+}
+
+// What each mode would need, on all stages, and each ZeRO stage, where there are replicas.
+void print_other_needs(const RunConfig& config, int ranks) {
   std::vector<std::string> needs;
   for (const Recompute mode : all_recompute_modes()) {
-    config.layout.recompute = mode;
-    const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
-    const MemoryByCategory& peak = stages[static_cast<std::size_t>(peak_stage(stages))];
-    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(peak.total())));
+    RunConfig other = config;
+    other.layout.recompute_per_stage.clear();
+    other.layout.recompute = mode;
+    needs.push_back(fmt::format("{} {}", to_string(mode), need_text(other, ranks)));
   }
   print_answer("  {:<13}{} per rank\n", "by recompute", fmt::join(needs, ", "));
+  if (make_run_layout(config, ranks).data == 1)
+    return;
+  needs.clear();
+  for (int stage = 0; stage <= 3; ++stage) {
+    RunConfig other = config;
+    other.layout.zero_stage = stage;
+    needs.push_back(fmt::format("{} {}", stage, need_text(other, ranks)));
+  }
+  print_answer("  {:<13}{} per rank\n", "by zero_stage", fmt::join(needs, ", "));
 }
 
 }  // namespace
@@ -196,7 +215,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
   print_memory(memory, config.run.device_memory);
-  print_recompute(config, ranks);
+  print_other_needs(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     print_answer("warning      {}\n", warning);
   print_answer(

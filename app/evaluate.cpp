@@ -106,7 +106,7 @@ void require_tokenizer(const std::vector<TokenFile>& files, const Evaluated& eva
   const std::string& learned = evaluated.state.tokenizer;
   for (const TokenFile& file : files)
     if (const std::string& own = file.info().tokenizer; !own.empty() && !learned.empty() && own != learned)
-      throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
+      throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data were made with another tokenizer",
                                          .where = file.info().path.string(),
                                          .got = own,
                                          .wanted = fmt::format("{}, as in {}", learned, evaluated.path),
@@ -115,10 +115,9 @@ void require_tokenizer(const std::vector<TokenFile>& files, const Evaluated& eva
 
 bool has_rows(const TokenFile& file) { return file.info().row_length > 0; }
 
-// Matrix products as in the run, if this program can, so that the loss is the run's to the last bits.
-template <class P>
-void set_products(const Evaluated& evaluated, const Communicator& world) {
-  agree_on_libraries<Compute<P>>(evaluated.config, world);
+// Matmuls as in the run, if this program can, so that the loss is the run's to the last bits.
+void use_libraries_of_run(const Evaluated& evaluated, const Communicator& world) {
+  agree_on_libraries(evaluated.config, world);
   const std::string& stored = evaluated.state.matmul;
   if (stored.empty() || stored == to_string(matmul_library()))
     return;
@@ -126,10 +125,8 @@ void set_products(const Evaluated& evaluated, const Communicator& world) {
     set_matmul_library(parse_matmul_library(stored));
   } catch (const Error&) {
     if (world.rank() == 0)
-      note_to_stderr(
-          fmt::format("the run multiplied with the GEMM library {}, which is absent here: the loss may "
-                      "differ from the run's in rounding",
-                      stored));
+      note_to_stderr(fmt::format(
+          "the run used the GEMM library {}, which this build does not have: the loss may differ by rounding", stored));
   }
 }
 
@@ -198,7 +195,7 @@ Index write_logits(LoadedModel<P>& model, const SequentialLoader& data, const Ru
                    Index sequences, const Progress& progress, StopTogether& stop) {
   const Index length = config.sequence_length;
   if (writer != nullptr)
-    model.make_room(1, length, config.data.separates_documents());
+    model.allocate_activations(1, length, config.data.separates_documents());
   for (Index i = 0; i < sequences; ++i) {
     if (stop.asked())
       return i;
@@ -237,7 +234,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   });
   const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data.num_samples);
   const Index logits_rows = logits_sequences * length;
-  set_products<P>(evaluated, world);
+  use_libraries_of_run(evaluated, world);
   hold_stop_requests();
   std::optional<NpyWriter> writer;
   if (logits_sequences > 0 && world.rank() == 0)
@@ -255,7 +252,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
     if (written < logits_sequences)
       return stop.end(fmt::format("the logits of {} of {}", written, counted(logits_sequences, "sequence")));
     attempt_together(world, ExitCode::memory,
-                     [&] { model.make_room(micro_batch, length, config.data.separates_documents()); });
+                     [&] { model.allocate_activations(micro_batch, length, config.data.separates_documents()); });
     const Stopwatch stopwatch;
     Index done = 0;
     mean = evaluate_loss(model, data, world, [&](Index batches_done, Index batches) {
@@ -272,7 +269,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
     throw Error(ExitCode::numerical, {.what = "the weights of a checkpoint give a loss that is not finite",
                                       .where = evaluated.path,
                                       .got = fmt::format("loss {}", std::abs(mean->loss)),
-                                      .wanted = "the finite weights of a model that has not diverged",
+                                      .wanted = "finite weights, of a model that has not diverged",
                                       .todo = "evaluate it with --precision fp32, or name an older checkpoint"});
   attempt_together(world, ExitCode::write, [&] {
     if (writer)
@@ -332,18 +329,20 @@ void add_evaluate(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("evaluate", "Compute loss and perplexity of a trained model on token files or a text");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   CLI::Option* const data = command->add_option(
-      "--data", options->data, "token files; tokens behind the last whole sequence of a file are left out");
-  CLI::Option* const text = command->add_option("--text", options->text, "a file of plain text instead, all of it");
+      "--data", options->data, "token files; tokens after the last whole sequence of a file are left out");
+  CLI::Option* const text = command->add_option("--text", options->text, "plain text file, instead of --data");
   text->excludes(data);
-  CLI::Option* const tokenizer = command->add_option(
-      "--tokenizer", options->tokenizer, "of --text: a file, or a directory with one; default: that of the checkpoint");
+  CLI::Option* const tokenizer =
+      command->add_option("--tokenizer", options->tokenizer,
+                          "tokenizer for --text: a file, or a directory with one; default: that of the checkpoint");
   command
       ->add_option("--sequence-length", options->sequence_length,
                    "tokens of a sequence, at most the model's positions; default: batch.sequence_length of the run")
       ->check(at_least(1));
-  CLI::Option* const most =
-      command->add_option("--max-sequences", options->max_sequences, "only so many, the first; 0 (default): all")
-          ->check(at_least(0));
+  CLI::Option* const most = command
+                                ->add_option("--max-sequences", options->max_sequences,
+                                             "only the first sequences, this many; 0 (default): all")
+                                ->check(at_least(0));
   command
       ->add_option("--micro-batch", options->micro_batch,
                    "sequences per forward pass of a rank; default: batch.micro_batch_size of the run")
@@ -353,11 +352,10 @@ void add_evaluate(CLI::App& app, Chosen& chosen) {
       ->check(CLI::IsMember(compute_type_names()));
   CLI::Option* const logits = command->add_option(
       "--logits", options->logits,
-      "FILE.npy for the logits of the first sequences, for numpy.load(): (tokens, vocabulary) in fp32");
+      "write the logits of the first sequences to this file, for numpy.load(): (tokens, vocabulary) in fp32");
   CLI::Option* const sequences =
       command
-          ->add_option("--logits-sequences", options->logits_sequences,
-                       "with --logits: of so many sequences, or of all if there are fewer; default 1")
+          ->add_option("--logits-sequences", options->logits_sequences, "with --logits: number of sequences; default 1")
           ->check(at_least(1));
   command->add_flag("--json", options->json, "print the result as JSON");
   add_gpu_options(*command);

@@ -61,7 +61,7 @@ struct GenerateArguments {
   std::vector<std::string> prompts;
   std::string prompts_file;
   std::vector<std::string> messages;
-  Index batch_size = 0;  // 0: as many as memory has room for, and pay
+  Index batch_size = 0;  // 0: as many as fit into memory, and pay
   GenerationRules rules;
 };
 
@@ -72,7 +72,7 @@ void require_stop_tokens(const std::vector<TokenId>& tokens, Index vocab_size) {
                                     .where = "--stop-token",
                                     .got = fmt::format("id {}", token),
                                     .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
-                                    .todo = "name a token of the model"});
+                                    .todo = "choose a token of the model"});
 }
 
 // A prompt a line, without empty lines.
@@ -86,11 +86,11 @@ std::vector<std::string> prompts_in(const std::string& file) {
       prompts.push_back(line);
   }
   if (prompts.empty())
-    throw Error(ExitCode::data, {.what = "a file of prompts has none",
+    throw Error(ExitCode::data, {.what = "a prompt file has no prompts",
                                  .where = file,
                                  .got = "no line with text",
-                                 .wanted = "a prompt a line",
-                                 .todo = "write the prompts into it, or give them by --prompt"});
+                                 .wanted = "one prompt per line",
+                                 .todo = "write the prompts into it, or use --prompt"});
   return prompts;
 }
 
@@ -110,13 +110,13 @@ void require_finite(const std::vector<float>& logits, const std::string& checkpo
     throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
                                        .where = checkpoint,
                                        .got = "nan or inf",
-                                       .wanted = "the finite weights of a model that has not diverged",
+                                       .wanted = "finite weights, of a model that has not diverged",
                                        .todo = "name an older checkpoint"});
 }
 
 // Allocates the cache. @returns how many texts are generated together
-Index make_room(LoadedModel<Fp32>& model, const GenerateArguments& options, const std::vector<GeneratedText>& texts,
-                const Communicator& world) {
+Index allocate_cache(LoadedModel<Fp32>& model, const GenerateArguments& options,
+                     const std::vector<GeneratedText>& texts, const Communicator& world) {
   const Index most = model.shape().max_sequence_length;
   Index length = 0;
   for (const GeneratedText& text : texts)
@@ -128,14 +128,15 @@ Index make_room(LoadedModel<Fp32>& model, const GenerateArguments& options, cons
     const Index fitting = all_reduce(world, model.sequences_that_fit(useful, length), ReduceOp::min);
     together = std::max<Index>(fitting, 1);
   }
-  attempt_together(world, ExitCode::memory, [&] { model.make_room_to_generate(together, length); });
+  attempt_together(world, ExitCode::memory, [&] { model.allocate_cache(together, length); });
   return together;
 }
 
 // A text that is complete leaves its place to the next one. Rank 0 draws and prints.
 void write_texts(LoadedModel<Fp32>& model, const GenerateArguments& options, std::vector<GeneratedText>& texts,
                  const std::string& checkpoint, const Communicator& world) {
-  std::vector<std::size_t> place_of(static_cast<std::size_t>(make_room(model, options, texts, world)), texts.size());
+  std::vector<std::size_t> place_of(static_cast<std::size_t>(allocate_cache(model, options, texts, world)),
+                                    texts.size());
   std::size_t begun = 0;
   TextPrinter printer;
   for (;;) {
@@ -212,8 +213,8 @@ int generate(GenerateArguments options, const Communicator& world) {
   const Index most = model->shape().max_sequence_length;
   if (world.rank() == 0 && std::ranges::any_of(texts, [&](const auto& text) { return text.num_tokens() > most; }))
     note_to_stderr(
-        fmt::format("warning: a text is longer than the model's max_sequence_length: each token was chosen "
-                    "by the last {} tokens alone",
+        fmt::format("warning: a text is longer than the model's max_sequence_length: each token was chosen from the "
+                    "last {} tokens alone",
                     most));
   return 0;
 }
@@ -222,16 +223,16 @@ int generate(GenerateArguments options, const Communicator& world) {
 
 void add_generate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<GenerateArguments>();
-  CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
+  CLI::App* const command = app.add_subcommand("generate", "Generate text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   command->add_option("--tokenizer", options->tokenizer,
                       "a tokenizer's file, or a directory with one; default: that of the checkpoint");
   CLI::Option* const prompt = command->add_option("--prompt", options->prompts, "text to continue; may be repeated");
   one_value_each(*prompt);
-  command->add_option("--prompts", options->prompts_file, "file with a prompt a line; empty lines are left out")
+  command->add_option("--prompts", options->prompts_file, "file with one prompt per line; empty lines are left out")
       ->excludes(prompt);
   one_value_each(*command->add_option("--message", options->messages,
-                                      "message to answer, by the chat template beside the tokenizer; may be repeated"))
+                                      "message to answer, with the chat template of the tokenizer; may be repeated"))
       .excludes(prompt)
       ->excludes("--prompts");
   command
@@ -243,10 +244,9 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->add_option("--max-tokens", options->rules.max_tokens,
                    "tokens to write for each prompt; memory is reserved for all of them; default 400")
       ->check(at_least(1));
-  one_value_each(*command->add_option("--stop", options->rules.stop_texts,
-                                      "end before this text, which is not written; may be repeated"));
+  one_value_each(*command->add_option("--stop", options->rules.stop_texts, "stop before this text; may be repeated"));
   one_value_each(*command->add_option("--stop-token", options->rules.stop_tokens,
-                                      "the same for the token of this id; may be repeated"))
+                                      "stop before the token with this id; may be repeated"))
       .check(between(0, std::numeric_limits<TokenId>::max()));
   command
       ->add_option("--temperature", options->rules.sampling.temperature,
@@ -272,7 +272,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       "  mpiexec -n 2 espalier generate --checkpoint RUN   # half of the model each");
   command->callback([options, &chosen] {
     if (std::ranges::find(options->rules.stop_texts, "") != options->rules.stop_texts.end())
-      throw CLI::ValidationError("--stop", "is an empty text, which stands everywhere");
+      throw CLI::ValidationError("--stop", "is an empty text, which would match everywhere");
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return generate(*options, runtime->world()); };
   });

@@ -41,12 +41,12 @@ void refuse_gpu_options(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments)
     for (const GpuOption& option : gpu_options)
       if (exec_is_host && argument.substr(0, argument.find('=')) == option.name)
-        throw Error(ExitCode::usage,
-                    {.what = "an option of builds for GPUs",
-                     .got = argument,
-                     .wanted = "options of this build, which has no CUDA and computes on the CPU",
-                     .todo = fmt::format("leave {} away, or build with -DESPALIER_ENABLE_CUDA=ON (docs/gpus.md)",
-                                         option.name)});
+        throw Error(
+            ExitCode::usage,
+            {.what = "this option needs a GPU build",
+             .got = argument,
+             .wanted = "options of this build, which computes on CPUs only",
+             .todo = fmt::format("leave out {}, or build with -DESPALIER_ENABLE_CUDA=ON (docs/gpus.md)", option.name)});
 }
 
 }  // namespace espalier

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // What nohup asks for: SIGHUP is ignored. UCX, below MPI, puts a handler of its own in the place of that while it is
-// loaded, so we look before any library is initialised, and put it back after. A start by exec inherits it again.
+// loaded, so we look before any library is initialised, and put it back after. A program that we exec inherits it.
 #include <signal.h>
 
 #ifdef __ELF__

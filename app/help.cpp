@@ -45,8 +45,8 @@ void add_help(CLI::App& app, Chosen& chosen) {
   };
   const auto options = std::make_shared<Arguments>();
   CLI::App* const help = app.add_subcommand("help", "Print the help of a command, or the whole man page");
-  help->add_option("command", options->words, "of which command; none: of all");
-  help->add_flag("--man", options->man, "the source of the man page espalier(1)");
+  help->add_option("command", options->words, "command, such as data pack; default: the list of commands");
+  help->add_flag("--man", options->man, "print the source of the man page espalier(1)");
   help->footer(
       "  espalier help data pack\n"
       "  espalier help --man | man -l -");
@@ -60,7 +60,7 @@ void add_help(CLI::App& app, Chosen& chosen) {
     };
   });
   CLI::App* const completion = app.add_subcommand("completion", "Print the script that completes commands in a shell");
-  completion->add_option("shell", options->shell, "of which shell")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  completion->add_option("shell", options->shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   completion->footer("  source <(espalier completion bash)       # in ~/.bashrc");
   completion->callback([&app, options, &chosen] {
     chosen.prints_only = true;

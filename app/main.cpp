@@ -69,7 +69,7 @@ const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& rev
   return *command;
 }
 
-// For an option with too many values, or none, the parser has only its own counts to tell.
+// For an option with too many values, or none, the parser reports only its own counts.
 std::string usage_text(const CLI::ParseError& error) {
   std::string text = without_bracket_marks(error.what());
   const std::string option = text.substr(0, text.find(':'));
@@ -135,9 +135,9 @@ std::vector<std::string> option_names(const CLI::App& command) {
 void refuse_options_with_empty_values(const std::vector<std::string>& reversed) {
   for (const std::string& option : written_options(reversed))
     if (option.starts_with("--") && option.find('=') == option.size() - 1)
-      throw Error(ExitCode::usage, {.what = "an option without a value",
+      throw Error(ExitCode::usage, {.what = "an option has no value",
                                     .got = option,
-                                    .wanted = "a value right behind the '='",
+                                    .wanted = "a value after the '='",
                                     .todo = "give it a value, or leave it out"});
 }
 
@@ -149,7 +149,7 @@ void refuse_options_with_empty_values(const std::vector<std::string>& reversed) 
   const std::vector<std::string> commands = command_names(command);
   if (!commands.empty() && !next.starts_with("-")) {
     const std::string nearest = nearest_word(next, commands);
-    throw Error(ExitCode::usage, {.what = next.empty() ? fmt::format("{} wants a command", name) : "unknown command",
+    throw Error(ExitCode::usage, {.what = next.empty() ? fmt::format("{} needs a command", name) : "unknown command",
                                   .got = next,
                                   .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
                                   .todo = !hint_for_command(next).empty() ? hint_for_command(next)
@@ -186,10 +186,10 @@ void require_same_command(const Communicator& world, const std::string& command)
   const std::string wanted = broadcast_text(world, command, 0);
   attempt_together(world, ExitCode::usage, [&] {
     if (command != wanted)
-      throw Error(ExitCode::usage, {.what = "the ranks were not started alike",
+      throw Error(ExitCode::usage, {.what = "the ranks were not started in the same way",
                                     .got = "espalier " + command,
                                     .wanted = fmt::format("espalier {}, as on rank 0", wanted),
-                                    .todo = "start one command on all ranks"});
+                                    .todo = "start the same command on all ranks"});
   });
 }
 
@@ -242,9 +242,9 @@ int run(CLI::App& app, Chosen& chosen, int& argc, char**& argv) {
 int command(int argc, char** argv) {
   CLI::App app(
       "Espalier trains transformer language models on many ranks.\n\n"
-      "  espalier data pack --output train.bin TEXT...      text to token file\n"
-      "  mpiexec -n 4 espalier train CONFIG.toml            trains, resumes by itself\n"
-      "  espalier generate --checkpoint RUN --prompt TEXT   writes text",
+      "  espalier data pack --output train.bin TEXT...      makes a token file\n"
+      "  mpiexec -n 4 espalier train CONFIG.toml            trains, or resumes\n"
+      "  espalier generate --checkpoint RUN --prompt TEXT   generates text",
       "espalier");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
@@ -280,7 +280,7 @@ int command(int argc, char** argv) {
     return run(app, chosen, argc, argv);
   } catch (const std::exception& exception) {
     if (std::ferror(stdout) != 0)
-      return 0;  // told below
+      return 0;  // reported below
     const Error error = error_from(exception, ExitCode::defect);
     if (read_launch_facts(process_environment).local_rank == 0)  // before MPI all ranks of a host find the same
       std::fprintf(stderr, "espalier: error: %s\n", error.what());
@@ -304,7 +304,7 @@ int with_output_written(int exit_code) {
   const Error error(ExitCode::write, {.what = "cannot write the output",
                                       .where = "standard output",
                                       .got = errno == 0 ? "a write that failed" : system_message(errno),
-                                      .todo = "free some space where it goes, or send it elsewhere"});
+                                      .todo = "free some space there, or send the output to another place"});
   std::fprintf(stderr, "espalier: error: %s\n", error.what());
   return static_cast<int>(error.code());
 }
@@ -314,6 +314,6 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   espalier::hold_closed_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is a write that fails, and is told
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is a write that fails, and is reported
   return espalier::with_output_written(espalier::command(argc, argv));
 }

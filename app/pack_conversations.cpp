@@ -32,10 +32,11 @@ void print_file(const std::string& name, const ConversationFileSummary& file, In
                counted(file.num_tokens, "token"), percent(file.num_targets, file.num_tokens));
   if (sequence_length == 0)
     return;
-  print_answer("{}: {} of {}, {:.4g} % full; {} cut, {} left out, because the answer would begin behind the row\n",
-               name, counted(file.num_rows, "row"), counted(sequence_length, "token"),
-               percent(file.num_tokens, file.num_rows * sequence_length), counted(file.num_cut, "conversation"),
-               file.num_left_out);
+  print_answer(
+      "{}: {} of {}, {:.4g} % full; {} cut, {} left out, because the answer would begin after the end of the row\n",
+      name, counted(file.num_rows, "row"), counted(sequence_length, "token"),
+      percent(file.num_tokens, file.num_rows * sequence_length), counted(file.num_cut, "conversation"),
+      file.num_left_out);
 }
 
 int pack(const PackConversationsCommand& command) {
@@ -70,17 +71,17 @@ void add_data_pack_conversations(CLI::App& data, Chosen& chosen) {
                   "a directory with a tokenizer and its chat template, such as MODEL/tokenizer of an import")
       ->required();
   app->add_option("--sequence-length", command->options.sequence_length,
-                  "make rows of so many tokens that hold whole conversations: the batch.sequence_length of the run; "
-                  "default: one conversation behind the other")
+                  "make rows of this many tokens from whole conversations: the batch.sequence_length of the run; "
+                  "default: conversations follow each other")
       ->check(at_least(2));
   app->add_option("--validation", command->validation, "token file to validate on");
   app->add_option("--validation-fraction", command->options.validation_fraction,
-                  "share of the conversations that goes there: at least 0, less than 1; default 0");
+                  "share of the conversations for validation: at least 0, less than 1; default 0");
   app->add_option("--exclude", command->exclude,
                   "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
-  app->add_option("--seed", command->options.seed, "of the choice of validation conversations; default 0")
+  app->add_option("--seed", command->options.seed, "random seed that chooses the validation conversations; default 0")
       ->check(at_least(0));
-  app->add_flag("--skip-bad", command->options.skip_bad, "leave out and count lines that hold no conversation");
+  app->add_flag("--skip-bad", command->options.skip_bad, "skip and count lines that hold no conversation");
   app->add_option("--threads", command->options.num_threads, "threads that encode; default: one per core")
       ->check(at_least(1));
   app->footer(

@@ -49,7 +49,7 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
     print_note("  {}\n", line);
   if (options.clusters.size() > 1 && !config.cluster.empty())
     print_note(
-        "note: its run.cluster is {}, by which train predicts its step; on another of these machines change it\n",
+        "note: its run.cluster is {}, and train predicts step times for it; change it on another of these machines\n",
         config.cluster);
 }
 
@@ -62,7 +62,7 @@ void write_memo(const PlanOptions& options, const PlanTask& task, const SearchRe
 // One after another; of several each in a directory of its own.
 int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
   for (const LayoutPrice& price : prices)
-    require_rehearsable(problem, price.layout);
+    require_rehearsable(price.layout);
   std::vector<RehearsedLayout> rehearsed;
   for (const LayoutPrice& price : prices) {
     RehearseOptions each = options.rehearsal;
@@ -91,7 +91,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
                 {.what = "no point of the curve has a layout",
                  .where = "espalier plan --scale",
                  .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().limited_by),
-                 .todo = "more devices, another --batch, or fewer fixed choices"});
+                 .todo = "use more devices, another --batch, or fewer fixed choices"});
   if (!options.json)
     print_answer("{}", scaling_text(problem, points, goal));
   require_goals_on_curve(goals_on_curve(points, goal));
@@ -111,9 +111,9 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
 }
 
 constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
-constexpr std::size_t most_listed = 8;
+constexpr std::size_t max_listed = 8;
 
-// @throws Error (usage) when a search found nothing; programs are told so in JSON, managers in a memo.
+// @throws Error (usage) when a search found nothing; programs get that in JSON, managers in a memo.
 void require_layout(const PlanOptions& options, const PlanTask& task, const SearchResult& result) {
   if (!result.ranking.empty())
     return;
@@ -124,7 +124,7 @@ void require_layout(const PlanOptions& options, const PlanTask& task, const Sear
     print_answer("{}", no_layout_json(problem, task.space, report, plain, result, options.top.value_or(all)));
   else
     print_answer("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-                 rejections_text(plain, result, options.top.value_or(most_listed)));
+                 rejections_text(plain, result, options.top.value_or(max_listed)));
   if (!options.memo.empty()) {
     write_output(options.memo, memo_mark, no_layout_memo(problem, task.space, result, report));
     print_note("wrote {}\n", options.memo);
@@ -141,12 +141,12 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
     print_answer("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all), points));
     return;
   }
-  const std::size_t most = options.top.value_or(most_listed);
-  const std::string not_built = not_built_text(problem, result);
+  const std::size_t most = options.top.value_or(max_listed);
+  const std::string not_built = not_built_text(result);
   const std::string alike = alike_text(problem, result);
   print_answer("{}\n{}{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
                ranking_text(problem, result.ranking, most), alike.empty() ? "" : fmt::format("   {}\n", alike),
-               not_built.empty() ? "" : fmt::format("   not built yet: {}\n", not_built), price_text(problem, best),
+               not_built.empty() ? "" : fmt::format("   not possible yet: {}\n", not_built), price_text(problem, best),
                rejections_text(plain, result, most));
   if (!points.empty()) {
     print_answer("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
@@ -159,7 +159,7 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
 // Where nothing that `train` runs fits, the answer is an estimate.
 void note_estimates_only(const LayoutSpace& searched, bool found) {
   if (!searched.only_runnable && found)
-    print_note("note: no layout that train runs fits here; those below are estimated only\n");
+    print_note("note: no layout that train can run fits here; those below are only estimated\n");
 }
 
 int plan_search(const PlanOptions& options, PlanTask task) {
@@ -202,7 +202,12 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
     Layout start;
     start.global_batch = task.space.global_batch;
     start.precision = task.space.precisions.front();
-    layouts.push_back(parse_layout(text, start));
+    Layout layout = parse_layout(text, start);
+    // As in a config of `train`: without its own degree, data takes the devices that the others leave.
+    const std::vector<std::string> keys = layout_keys_in(text, "--layout");
+    if (std::ranges::find(keys, "data") == keys.end())
+      layout.data = std::max(1, task.space.num_devices / layout.num_devices());
+    layouts.push_back(layout);
   }
   std::vector<LayoutPrice> prices;
   for (const Layout& layout : layouts)
@@ -245,8 +250,8 @@ ErrorReport no_common_layout_report(const PlanTask& task) {
   }
   return {.what = "no layout fits all of these machines",
           .where = "espalier plan",
-          .got = "each has layouts of its own, but none in common",
-          .todo = "one --cluster at a time shows them"};
+          .got = "each machine has layouts, but no layout fits all of them",
+          .todo = "plan with one --cluster at a time to see them"};
 }
 
 // One layout for all of as many devices; clusters that differ in devices are compared by their own best layouts.
@@ -259,7 +264,7 @@ int plan_common(const PlanOptions& options, PlanTask task) {
     throw Error(ExitCode::usage, {.what = "a config is for one number of devices",
                                   .where = "espalier plan",
                                   .got = "--config with clusters that differ in devices",
-                                  .todo = "one --cluster, or --devices for all"});
+                                  .todo = "use one --cluster, or --devices for all"});
   const CommonLayout common = compare_machines(problems, task.space);
   note_estimates_only(task.space, common.layout.has_value());
   std::size_t fastest = problems.size();
@@ -318,15 +323,17 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("plan", "Recommend a layout for a model, a machine and a batch");
   command
       ->add_option("--model", options->model,
-                   "preset (gpt3-175b, llama3-8b, ...), or a config: its [model], [batch] and run.attention")
+                   "preset (gpt3-175b, llama3-8b, ...), or a config file: its [model], [batch] and run.attention")
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
-                   "preset with its nodes (a100-80:16, of 8 devices: a100-80:16x8) or TOML file; several are compared")
+                   "preset and number of nodes (a100-80:16 or, with devices per node, a100-80:16x8), or a TOML file; "
+                   "repeat it to compare clusters")
       ->type_name("NAME|FILE");
   command
       ->add_option("--link", options->link,
-                   "between two clusters, of all devices together, as \"100 Gb/s\": plan one job across both, too")
+                   "also plan one job across two clusters: the bandwidth between them, of all devices together, such "
+                   "as \"100 Gb/s\"")
       ->type_name("RATE");
   command->add_option("--devices", options->devices, "devices to use")->check(between(1, 1 << 24));
   command->add_option("--batch", options->batch, "global batch, sequences")->check(between(1, 1 << 24));
@@ -334,45 +341,49 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(between(1, 1 << 24));
   command
       ->add_option("--tokens", options->tokens,
-                   "of the whole run, as 300B: print days, device-hours, and cost and energy by price and power in the "
-                   "cluster file")
+                   "tokens of the whole run, such as 300B: print days, device-hours, cost and energy (from price and "
+                   "power in the cluster file)")
       ->type_name("COUNT");
-  command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
+  command->add_option("--precision", options->precisions, "precisions to choose from: fp32, tf32, fp16, bf16, fp8")
       ->delimiter(',');
-  command->add_option("--fix", options->fixed, "choices that are fixed: tensor=8,recompute=full,...")
+  command->add_option("--fix", options->fixed, "fixed choices: tensor=8,recompute=full,...")
       ->type_name("KEY=VALUE,...");
   command
       ->add_option("--layout", options->layouts,
-                   "estimate this layout: data=8,tensor=4,pipeline=2,...; several are compared")
+                   "estimate this layout: tensor=4,pipeline=2,... (data takes the rest); repeat it to compare layouts")
       ->type_name("KEY=VALUE,...");
   command->add_option("--scale", options->scale, "predict the best layout at each number of devices")
       ->delimiter(',')
       ->check(between(1, 1 << 24));
   command->add_flag("--weak", options->weak, "let the batch grow with the devices of --scale");
-  command->add_option("--max-step-seconds", options->most_step_seconds, "goal; a missed one exits with 2")
+  command->add_option("--max-step-seconds", options->most_step_seconds, "goal; exits with 2 if it is missed")
       ->check(real_between(1e-9, 1e9));
-  command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "goal; a missed one exits with 2")
+  command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "goal; exits with 2 if it is missed")
       ->check(real_between(1e-9, 1e18));
-  command->add_option("--reserve-gib", options->reserve_gib, "device memory to keep free")->check(real_between(0, 1e6));
-  command->add_flag("--context", options->contexts, "try context parallelism as well");
-  command->add_option("--top", options->top, "layouts to list; default 8, with --json all")->check(between(1, 1000));
+  command->add_option("--reserve-gib", options->reserve_gib, "device memory to keep free, in GiB")
+      ->check(real_between(0, 1e6));
+  command->add_flag("--context", options->contexts, "also try context parallelism");
+  command->add_option("--top", options->top, "number of layouts to list; default 8, with --json all")
+      ->check(between(1, 1000));
   command->add_flag("--json", options->json, "print JSON");
-  command->add_option("--memo", options->memo, "write a recommendation")->type_name("FILE.md");
-  command->add_option("--config", options->config, "write the config that train runs")->type_name("FILE.toml");
+  command->add_option("--memo", options->memo, "write a memo that explains the recommendation")->type_name("FILE.md");
+  command->add_option("--config", options->config, "write a config for train")->type_name("FILE.toml");
   command
       ->add_option("--set", options->settings,
-                   "with --config: keys that no plan decides, data.train=train.bin run.steps=1000 ...")
+                   "with --config: keys that the plan does not decide, such as data.train=train.bin run.steps=1000")
       ->type_name("SECTION.KEY=VALUE");
   command
       ->add_option("--rehearse", options->rehearsal.directory,
-                   "run the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "
-                   "directory")
+                   "run the layout (with --scale: each) on this machine, with emulated operations and links; files go "
+                   "into this directory")
       ->type_name("DIRECTORY")
       ->expected(0, 1)
       ->default_str("runs/rehearsal");
-  command->add_option("--rehearse-seconds", options->rehearsal.seconds, "seconds of steps of a rehearsal")
+  command
+      ->add_option("--rehearse-seconds", options->rehearsal.seconds, "duration of the steps of a rehearsal, in seconds")
       ->check(real_between(1, 36000));
-  command->add_option("--mpiexec", options->rehearsal.mpiexec, "launcher of its ranks")->type_name("COMMAND");
+  command->add_option("--mpiexec", options->rehearsal.mpiexec, "launcher of the ranks of a rehearsal")
+      ->type_name("COMMAND");
   add_gpu_options(*command);
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {

@@ -12,8 +12,8 @@
 #include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
 #include "io/units.hpp"
+#include "models/part_layers.hpp"
 #include "models/presets.hpp"
-#include "planning/layer_parameters.hpp"
 #include "planning/runnable.hpp"
 #include "training/prediction/predict_time.hpp"
 
@@ -44,12 +44,12 @@ void require_settings(const std::vector<std::string>& settings) {
     if (setting.find('=') == std::string::npos || key.find('.') == std::string::npos)
       refuse("a setting cannot be read", "section.key=value", "--set data.train=train.bin run.steps=1000");
     if (key.starts_with("emulate."))
-      refuse("emulation is no part of a config", "keys of a config", "give it to train with --emulate");
+      refuse("emulation is not allowed in a config", "keys of a config", "give it to train with --emulate");
     if (is_planned(key))
-      refuse("a setting of what the plan decides", "keys of [data], [optimizer], [run] and the like",
+      refuse("the plan decides this setting", "keys of [data], [optimizer], [run] and the like",
              "change --model, --batch or --sequence-length, or fix the choice with --fix or --precision");
     if (std::ranges::find(keys, key) != keys.end())
-      refuse("a setting is given twice", "each key once", fmt::format("leave one {} away", key));
+      refuse("a setting is given twice", "each key once", fmt::format("leave out one {}", key));
     keys.push_back(key);
   }
 }
@@ -68,9 +68,9 @@ void require_trainable(const ModelConfig& model, const std::string& name) {
   report.got = fmt::format("{}{}", is_file(name) ? "" : "a preset with ", fmt::join(got, ", "));
   if (is_file(name)) {
     report.wanted = fmt::format("{}", fmt::join(wanted, ", "));
-    report.todo = "change these keys of [model] (a preset there may bring them), or leave --config away";
+    report.todo = "change these keys of [model] (its preset may set them), or leave out --config";
   } else {
-    report.todo = "name another model, such as gpt3-175b, or leave --config away: it can be planned";
+    report.todo = "choose another model, such as gpt3-175b; or leave out --config, because planning works";
   }
   throw Error(ExitCode::usage, std::move(report));
 }
@@ -80,8 +80,8 @@ void require_runnable(const PlanProblem& problem, const Layout& layout) {
     throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
                                   .where = layout.text(),
                                   .got = reason,
-                                  .wanted = "a layout that train runs",
-                                  .todo = "other choices (--fix, --precision), or leave --config away"});
+                                  .wanted = "a layout that train can run",
+                                  .todo = "choose another layout (--fix, --precision), or leave out --config"});
 }
 
 std::vector<std::string> planned_settings(const PlanProblem& problem, Layout layout) {
@@ -91,7 +91,7 @@ std::vector<std::string> planned_settings(const PlanProblem& problem, Layout lay
   settings.push_back("model.preset=" + (has_name ? problem.model_name : RunConfig::Model{}.preset));
   settings.push_back(fmt::format("batch.sequence_length={}", problem.sequence_length));
   if (layout.pipeline > 1)
-    layout.layers = blocks_per_part(problem.model, layout);
+    layout.layers = part_layers(problem.model, problem.sequence_length, layout);
   const std::vector<std::string> of_layout = settings_of(layout);
   settings.insert(settings.end(), of_layout.begin(), of_layout.end());
   return settings;
@@ -122,11 +122,11 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
   given.read("data", "train", train);
   if (train.empty() && given.problems().size() == wrong && !is_set("data.train")) {
     settings.emplace_back("data.train=[\"train.bin\"]");
-    to_fill.emplace_back("data.train: train.bin stands for your token files (espalier data pack makes them)");
+    to_fill.emplace_back("data.train: replace train.bin by your token files (espalier data pack makes them)");
   }
   if (!ends) {
     settings.emplace_back("run.steps=100");
-    to_fill.emplace_back("run.steps: 100 stands for the length of your run");
+    to_fill.emplace_back("run.steps: replace 100 by the length of your run");
   }
 }
 
@@ -150,7 +150,7 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
                            bytes_text(price.memory_bytes)));
   if (!problem.cluster.device.moves_messages)
     file.comment(fmt::format("{} (docs/gpus.md): this is predicted.", gpu_caveat));
-  if (const std::string text = unmeasured_text(problem.cluster.device); !text.empty())
+  if (const std::string text = unfitted_text(problem.cluster.device); !text.empty())
     file.comment(text);
   if (const std::vector<std::string> more = unpriced(settings); !more.empty())
     file.comment(fmt::format("not in this prediction: {}", fmt::join(more, ", ")));
@@ -183,10 +183,9 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
     config.cluster = run_cluster(cluster, problem.cluster);
     all.push_back(override_text("run.cluster", config.cluster));
     if (const int described = cluster_from(cluster).num_devices(); is_file(cluster) && described < devices)
-      config.to_fill.push_back(
-          fmt::format("run.cluster: {} has {} devices, this layout {}: raise its nodes, or no step "
-                      "time is predicted",
-                      cluster, described, devices));
+      config.to_fill.push_back(fmt::format(
+          "run.cluster: {} has {} devices, this layout {}: raise its number of nodes, or no step time is predicted",
+          cluster, described, devices));
   }
   const std::vector<std::string> planned = planned_settings(problem, price.layout);
   all.insert(all.end(), planned.begin(), planned.end());

@@ -30,7 +30,7 @@ struct Ignored {
 std::vector<Ignored> ignored_options(const PlanOptions& options) {
   const bool layout = !options.layouts.empty();
   const std::string fix =
-      layout ? fmt::format("--fix {} (which searches the rest) in place of --layout", options.layouts.front()) : "";
+      layout ? fmt::format("--fix {} (which searches the rest) instead of --layout", options.layouts.front()) : "";
   return {
       {options.clusters.size() > 1,
        "with a second --cluster",
@@ -42,7 +42,7 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
       {!options.scale.empty() && options.memo.empty(),
        "with --scale and no --memo",
        {"--config", "--top"},
-       "--devices with one size in place of --scale"},
+       "--devices with one size instead of --scale"},
       {!options.scale.empty() && options.memo.empty(), "with --scale and no --memo", {"--devices"}},
       {options.scale.empty(), "without --scale", {"--weak"}},
       {options.rehearsal.directory.empty(),
@@ -62,11 +62,11 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
     for (const char* const option : row.options)
       if (row.applies && is_given(command, option))
         throw Error(ExitCode::usage,
-                    {.what = "an option that would have no effect",
+                    {.what = "an option would have no effect",
                      .where = "espalier plan",
                      .got = fmt::format("{} {}", option, row.asked),
                      .todo = row.instead.empty()
-                                 ? fmt::format("leave {} away, or ask in two commands (espalier plan --help)", option)
+                                 ? fmt::format("leave out {}, or use two commands (espalier plan --help)", option)
                                  : fmt::format("{}, with {}", row.instead, option)});
 }
 
@@ -77,13 +77,13 @@ void refuse_chosen_twice(const CLI::App& command, const PlanOptions& options, co
       throw Error(ExitCode::usage, {.what = "a choice is both fixed and open",
                                     .where = "espalier plan",
                                     .got = fmt::format("{} and --fix {}=...", option, key),
-                                    .todo = "leave one of the two away"});
+                                    .todo = "leave out one of the two"});
   if (!options.layouts.empty() && options.precisions.size() > 1)
     throw Error(ExitCode::usage,
                 {.what = "a layout has one precision",
                  .where = "espalier plan --layout",
                  .got = fmt::format("--precision {}", fmt::join(options.precisions, ",")),
-                 .todo = "leave --precision away, and name it in each layout: --layout data=8,precision=fp8"});
+                 .todo = "leave out --precision, and set it in each layout: --layout data=8,precision=fp8"});
   if (!options.memo.empty() && options.memo == options.config)
     throw Error(ExitCode::usage, {.what = "one file cannot be both the memo and the config",
                                   .where = "espalier plan",
@@ -102,7 +102,7 @@ void check_fixed(const CLI::App& command, const PlanOptions& options) {
                                   .where = "espalier plan",
                                   .got = "--fix " + fixed,
                                   .wanted = "other keys with --scale: the replicas grow with the devices",
-                                  .todo = "leave data away, or fix tensor and pipeline"});
+                                  .todo = "leave out data, or fix tensor and pipeline"});
 }
 
 [[noreturn]] void throw_missing(const std::string& option, const std::string& example) {
@@ -113,11 +113,10 @@ void check_fixed(const CLI::App& command, const PlanOptions& options) {
 Precision precision_from(const std::string& name) {
   const std::optional<Precision> precision = parse_priced_precision(name);
   if (!precision)
-    throw Error(ExitCode::usage,
-                {.what = "unknown precision",
-                 .got = name,
-                 .wanted = "fp32, tf32, fp16, bf16 or fp8",
-                 .todo = "--precision bf16, or several that may be chosen from: --precision bf16,fp8"});
+    throw Error(ExitCode::usage, {.what = "unknown precision",
+                                  .got = name,
+                                  .wanted = fmt::format("one of {}", fmt::join(priced_precision_names(), ", ")),
+                                  .todo = "--precision bf16, or several to choose from: --precision bf16,fp8"});
   return *precision;
 }
 
@@ -127,9 +126,9 @@ Precision precision_of_all(const std::vector<PlanProblem>& problems) {
     if (std::all_of(problems.begin(), problems.end(),
                     [&](const PlanProblem& problem) { return problem.cluster.device.has(precision); }))
       return precision;
-  throw Error(ExitCode::usage, {.what = "no precision of bf16, fp16 and fp32 is one that all these devices have",
+  throw Error(ExitCode::usage, {.what = "these devices have none of bf16, fp16 and fp32 in common",
                                 .where = "espalier plan",
-                                .todo = "name one: --precision fp8"});
+                                .todo = "choose one: --precision fp8"});
 }
 
 Index tokens_from(const std::string& text) {
@@ -142,7 +141,7 @@ Index tokens_from(const std::string& text) {
     throw Error(ExitCode::usage, {.what = "cannot read the tokens of the run",
                                   .where = "espalier plan",
                                   .got = "--tokens " + text,
-                                  .wanted = "a whole number from 1, as 300B, 2T or 15e12",
+                                  .wanted = "a whole number of at least 1, such as 300B, 2T or 15e12",
                                   .todo = "--tokens 300B"});
   return *tokens;
 }
@@ -152,13 +151,13 @@ void require_cluster(const Cluster& cluster, const std::string& name) {
   const std::vector<std::string> broken = problems(cluster);
   if (broken.empty())
     return;
-  throw Error(ExitCode::usage, {.what = "this cluster cannot be",
+  throw Error(ExitCode::usage, {.what = "this cluster is impossible",
                                 .where = name,
                                 .got = fmt::format("{}", fmt::join(broken, "; ")),
-                                .wanted = "a machine that docs/planner.md describes",
-                                .todo = cluster.reserved_bytes >= cluster.device.memory_bytes ? "a lower --reserve-gib"
+                                .wanted = "a cluster as docs/planner.md describes it",
+                                .todo = cluster.reserved_bytes >= cluster.device.memory_bytes ? "lower --reserve-gib"
                                         : name.ends_with(".toml") ? "correct the file, or lower --devices"
-                                                                  : "fewer nodes, or a lower --devices"});
+                                                                  : "use fewer nodes, or lower --devices"});
 }
 
 // The model, its batch and its sequence, with what the command line says of them.
@@ -169,15 +168,15 @@ PlannedModel model_from(const PlanOptions& options) {
   if (options.sequence_length > 0)
     planned.sequence_length = options.sequence_length;
   if (planned.global_batch < 1)
-    throw_missing("--batch SEQUENCES: those of a step, all replicas together",
-                  "add --batch 1536, say, or global_batch_size under [batch] of a file for --model");
+    throw_missing("--batch SEQUENCES: the global batch of a step",
+                  "for example --batch 1536; or global_batch_size under [batch] in the file of --model");
   if (planned.sequence_length < 1)
     throw_missing("--sequence-length TOKENS: a model with rotary positions has no length of its own",
-                  "add --sequence-length 4096, say");
+                  "for example --sequence-length 4096");
   Index& positions = planned.model.max_sequence_length;
   if (planned.model.learned_positions() > 0 &&
       positions < planned.sequence_length) {  // it is trained with a longer table
-    planned.notes.push_back(fmt::format("{} learns {} positions; planned with {}, one for each token of a sequence",
+    planned.notes.push_back(fmt::format("{} learns {} positions; the plan uses {}, one for each token of a sequence",
                                         planned.name, positions, planned.sequence_length));
     positions = planned.sequence_length;
   }
@@ -200,7 +199,7 @@ void drop_repeated_sizes(PlanOptions& options) {
     if (std::ranges::find(sizes, size) == sizes.end())
       sizes.push_back(size);
     else
-      print_note("note: --scale names {} twice: it is one point of the curve\n", size);
+      print_note("note: --scale names {} twice; the curve has this point once\n", size);
   options.scale = sizes;
 }
 

@@ -17,7 +17,10 @@ void put(std::string_view text, std::FILE* stream) { std::fwrite(text.data(), 1,
 
 void print_text(std::string_view text) { put(printable_text(text), stdout); }
 
-void print_text_to_stderr(std::string_view text) { put(printable_text(text), stderr); }
+void print_text_to_stderr(std::string_view text) {
+  std::fflush(stdout);  // in one file, both stay in the order in which they were printed
+  put(printable_text(text), stderr);
+}
 
 ModelText::ModelText() : shows_(isatty(STDOUT_FILENO) == 1) {}
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 // All that commands print. Control characters are shown, not sent (core/printable_text.hpp). A write that fails throws
-// nothing: main() tells of it when the command ends.
+// nothing: main() reports it when the command ends.
 
 namespace espalier {
 

@@ -26,7 +26,7 @@
 namespace espalier {
 namespace {
 
-constexpr int most_ranks = 64;
+constexpr int max_ranks = 64;
 constexpr OutputMark rehearsal_mark{.kind = "the config of a rehearsal", .begin = "# `espalier plan --rehearse`\n"};
 
 /// What a rehearsal leaves in its directory.
@@ -49,13 +49,13 @@ void prepare(const RehearsalFiles& files) {
     throw Error(ExitCode::usage, {.what = "the name of a rehearsal's directory is not UTF-8",
                                   .where = files.directory.string(),
                                   .wanted = "a name that a config can hold",
-                                  .todo = "name another: --rehearse DIRECTORY"});
+                                  .todo = "choose another directory: --rehearse DIRECTORY"});
   std::error_code error;
   const bool is_ours = is_own_output(files.config, rehearsal_mark);
   if (!is_ours && std::filesystem::exists(files.directory, error) && !std::filesystem::is_empty(files.directory, error))
-    throw Error(ExitCode::usage, {.what = "the directory of the rehearsal holds something else",
+    throw Error(ExitCode::usage, {.what = "the rehearsal directory has files that no rehearsal wrote",
                                   .where = files.directory.string(),
-                                  .todo = "name another: --rehearse DIRECTORY"});
+                                  .todo = "choose another directory: --rehearse DIRECTORY"});
   std::filesystem::create_directories(files.directory, error);
   if (error)
     throw_write_error("cannot make a directory", files.directory, error.value());
@@ -94,7 +94,7 @@ int exit_code_of(const std::vector<std::string>& command, const Path& log) {
     throw Error(ExitCode::usage, {.what = "cannot start a process",
                                   .where = command.front(),
                                   .got = system_message(errno),
-                                  .todo = "end other processes, or raise their number (ulimit -u)"});
+                                  .todo = "end other processes, or raise the limit (ulimit -u)"});
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // who stops the planner stops the rehearsal
     become(command, log.c_str());
@@ -123,7 +123,7 @@ bool is_exit_code_of_train(int code) {
 [[noreturn]] void throw_failed(const std::optional<RunRecord>& record, int code,
                                const std::vector<std::string>& command, const RehearsalFiles& files) {
   const std::string again =
-      fmt::format("{} says more; to see it again, without the plan: {}", files.log.string(), fmt::join(command, " "));
+      fmt::format("{} says more; to repeat it without the plan: {}", files.log.string(), fmt::join(command, " "));
   const std::string end = fmt::format("exit code {}, after\n{}", code, last_lines(files.log));
   if (record && record->state == "failed")
     throw Error(record->exit_code > 0 ? static_cast<ExitCode>(record->exit_code) : ExitCode::defect,
@@ -139,14 +139,14 @@ bool is_exit_code_of_train(int code) {
                  .wanted = "\"completed\" in " + (files.run / "run.json").string(),
                  .todo = again});
   const bool refused = is_exit_code_of_train(code);
-  throw Error(refused ? static_cast<ExitCode>(code) : ExitCode::usage,
-              {.what = refused ? "the rehearsal failed before it trained" : "the rehearsal did not start",
-               .where = files.log.string(),
-               .got = end,
-               .todo = refused ? again
-                               : fmt::format("where the log does not say why, see whether {} starts ranks here "
-                                             "(--mpiexec)",
-                                             command.front())});
+  throw Error(
+      refused ? static_cast<ExitCode>(code) : ExitCode::usage,
+      {.what = refused ? "the rehearsal failed before it trained" : "the rehearsal did not start",
+       .where = files.log.string(),
+       .got = end,
+       .todo = refused ? again
+                       : fmt::format("if the log does not say why, check whether {} can start ranks here (--mpiexec)",
+                                     command.front())});
 }
 
 // `train` on so many ranks, to its end: what its run.json says of it.
@@ -199,27 +199,27 @@ Efficiency efficiency_of(const RehearsedLayout& layout, const RehearsedLayout& f
 
 std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
-void require_rehearsable(const PlanProblem& problem, const Layout& layout) {
-  std::string reason = why_not_runnable(problem.model.num_layers, layout);
+void require_rehearsable(const Layout& layout) {
+  std::string reason = why_not_runnable(layout);
   if (reason.empty() && layout.shard_over == ShardOver::node)
-    reason = "a rehearsal has one replica a node, none to share a copy (shard_over = node)";
+    reason = "a rehearsal has one replica per node, so none can share a copy (shard_over = node)";
   if (!reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
                                   .where = layout.text(),
                                   .got = reason,
-                                  .wanted = "a layout that train runs",
-                                  .todo = "other choices (--fix, --precision), or name another --layout"});
-  if (layout.num_devices() > most_ranks)
+                                  .wanted = "a layout that train can run",
+                                  .todo = "choose another layout (--fix, --precision, --layout)"});
+  if (layout.num_devices() > max_ranks)
     throw Error(ExitCode::usage, {.what = "this layout has too many ranks to rehearse",
                                   .where = layout.text(),
                                   .got = std::to_string(layout.num_devices()),
-                                  .wanted = fmt::format("{} at most", most_ranks),
+                                  .wanted = fmt::format("{} at most", max_ranks),
                                   .todo = "rehearse it on fewer devices: --devices"});
 }
 
 RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
   const Layout& layout = price.layout;
-  require_rehearsable(problem, layout);
+  require_rehearsable(layout);
   const RehearsalFiles files(options.directory);
   prepare(files);
   RehearsedLayout result{.price = price,
@@ -242,7 +242,7 @@ std::string rehearsal_text(const RehearsedLayout& layout, const RehearseOptions&
   const Rehearsal& rehearsal = layout.rehearsal;
   const Index microbatches = rehearsal.price.layout.num_microbatches();
   std::string text = fmt::format(
-      "rehearsed on {} ranks: {} steps, each second of the cluster in {:.3g} s; {} of {} micro-batches, {} of {} "
+      "rehearsed on {} ranks: {} steps, a second of the cluster takes {:.3g} s; {} of {} micro-batches, {} of {} "
       "blocks\n  {:<14} {:>12} {:>12}   seconds, of stage {}\n",
       rehearsal.num_ranks(), step.num_steps, rehearsal.time_scale, microbatches, rehearsal.planned_microbatches,
       rehearsal.num_blocks(), rehearsal.planned_blocks, "", "predicted", "rehearsed", step.stage);

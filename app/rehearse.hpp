@@ -30,7 +30,7 @@ struct RehearsedLayout {
 };
 
 /// @throws Error (usage) for a layout of more than 64 ranks, or one that train cannot run.
-void require_rehearsable(const PlanProblem& problem, const Layout& layout);
+void require_rehearsable(const Layout& layout);
 
 /// Runs `train` on as many ranks as the layout has, in `directory`, and reads what it measured. Config, tokens, log and
 /// the run itself stay there in the place of those of an earlier rehearsal; other files are left alone.

@@ -12,7 +12,7 @@ namespace espalier {
 
 // Requests to stop: SIGTERM, SIGUSR1, SIGINT and SIGXCPU; SIGHUP and SIGPIPE too, as nobody may look on any more, but
 // what nohup started goes on. They have no handler, they wait until the run asks for them: a handler that meets an fp32
-// product of oneDNN 2.6 (AVX-512) on any thread damages it, whose data lie below the stack pointer, where the system
+// matmul of oneDNN 2.6 (AVX-512) on any thread damages it, whose data lie below the stack pointer, where the system
 // puts the handler's frame.
 
 /// Keeps them from this thread and from those it makes from now on, which inherit that; so before MPI and OpenMP make

@@ -53,7 +53,7 @@ std::optional<std::string> text_of(const InspectedTokens& found, const std::stri
     return found.info.tokenizer == "byte" ? std::optional(ByteTokenizer().decode(found.shown)) : std::nullopt;
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(name);
   if (!found.info.tokenizer.empty() && found.info.tokenizer != tokenizer->name())
-    throw Error(ExitCode::data, {.what = "the tokens are of another tokenizer",
+    throw Error(ExitCode::data, {.what = "the tokens were made with another tokenizer",
                                  .where = found.info.path.string(),
                                  .got = tokenizer->name(),
                                  .wanted = found.info.tokenizer,
@@ -66,7 +66,7 @@ InspectedTokens inspect_file(const InspectCommand& command) {
   InspectedTokens found;
   found.info = file.info();
   if (command.first > 0 && command.first >= found.info.num_tokens)
-    throw Error(ExitCode::usage, {.what = "the first token to print is behind the end of the file",
+    throw Error(ExitCode::usage, {.what = "the first token to print is after the end of the file",
                                   .where = command.path,
                                   .got = fmt::format("--from {}", command.first),
                                   .wanted = fmt::format("below {}, its number of tokens", found.info.num_tokens),
@@ -81,7 +81,7 @@ InspectedTokens inspect_file(const InspectCommand& command) {
                   : format == TokenFormat::megatron ? vocab_size > 0 ? "index and every token against the vocabulary"
                                                                      : "index; --vocab-size N checks every token"
                   : vocab_size > 0                  ? "every token against the vocabulary"
-                                                    : "nothing but the size; --vocab-size N checks every token";
+                                                    : "only the size; --vocab-size N checks every token";
   const bool is_split = command.document_end >= 0;
   found.knows_documents = file.states_documents() || is_split;
   found.statistics =
@@ -115,7 +115,7 @@ void print_found(const InspectCommand& command, const InspectedTokens& found) {
                info.tokenizer.empty() ? "not stated" : printable_line(info.tokenizer));
   print_answer("  ids         {} to {}\n", statistics.smallest_id, statistics.largest_id);
   if (!found.knows_documents) {
-    print_answer("  documents   not stated; --document-end ID splits at a token\n");
+    print_answer("  documents   not stored; --document-end ID splits at a token\n");
   } else {
     const LengthHistogram& lengths = statistics.lengths;
     print_answer("  documents   {}, of {} to {} tokens, {:.1f} on average\n", lengths.num_documents, lengths.shortest,
@@ -213,14 +213,14 @@ int convert(ConvertCommand command) {
 
 void add_data_inspect(CLI::App& parent, Chosen& chosen) {
   const auto command = std::make_shared<InspectCommand>();
-  CLI::App* const app = parent.add_subcommand("inspect", "Look inside a token file and check it");
+  CLI::App* const app = parent.add_subcommand("inspect", "Inspect and check a token file");
   app->add_option("file", command->path, "token file of Espalier, Megatron, nanoGPT or llm.c")->required();
   app->add_option("--vocab-size", command->vocab_size, "check every token against it")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
   app->add_option("--tokenizer", command->tokenizer,
                   "show the printed tokens as text: a tokenizer's file, or a directory with one");
   app->add_option("--document-end", command->document_end,
-                  "token that ends a document, where the file does not say what its documents are")
+                  "token that ends a document, for files that do not store documents")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
   app->add_option("--show", command->show, "number of tokens to print; default 32")->check(at_least(0));
   app->add_option("--from", command->first, "first token to print; default 0")->check(at_least(0));
@@ -232,7 +232,7 @@ void add_data_inspect(CLI::App& parent, Chosen& chosen) {
 void add_data_convert(CLI::App& parent, Chosen& chosen) {
   const auto command = std::make_shared<ConvertCommand>();
   CLI::App* const app = parent.add_subcommand("convert", "Write token files in another format");
-  app->add_option("inputs", command->inputs, "token files of any format that is read; their tokens are joined in order")
+  app->add_option("inputs", command->inputs, "token files of any supported format; their tokens are joined in order")
       ->required();
   app->add_option("--output", command->output,
                   "token file; with --format megatron PREFIX, for PREFIX.bin and PREFIX.idx")
@@ -240,15 +240,15 @@ void add_data_convert(CLI::App& parent, Chosen& chosen) {
   app->add_option("--format", command->format, "espalier or megatron")
       ->required()
       ->check(CLI::IsMember({"espalier", "megatron"}));
-  app->add_option("--document-end", command->document_end,
-                  "token that ends a document, for inputs that do not state documents; default: each input is one")
+  app->add_option(
+         "--document-end", command->document_end,
+         "token that ends a document, for inputs that do not store documents; default: each input is one document")
       ->check(between(0, std::numeric_limits<TokenId>::max() - 1));
   app->add_option("--vocab-size", command->options.vocab_size,
-                  "every token is below it; default: as the inputs state, or what their largest token needs")
+                  "vocabulary size; default: that of the inputs, or the largest token + 1")
       ->check(between(1, std::numeric_limits<TokenId>::max()));
-  app->add_option(
-      "--tokenizer", command->tokenizer,
-      "byte, a tokenizer's file, or a directory with one: it made the tokens, where no input states its name");
+  app->add_option("--tokenizer", command->tokenizer,
+                  "tokenizer that made the tokens, if no input names it: byte, a file, or a directory with one");
   app->footer("  espalier data convert corpus --output corpus.tokens --format espalier");
   app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return convert(*command); }; });
 }

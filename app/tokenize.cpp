@@ -66,11 +66,11 @@ std::vector<TokenId> ids_of(std::string_view line, const std::string& where) {
     TokenId token = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
     if (error != std::errc() || end != word.data() + word.size())
-      throw Error(ExitCode::data, {.what = "a line is no list of token ids",
+      throw Error(ExitCode::data, {.what = "a line is not a list of token ids",
                                    .where = where,
                                    .got = printable_line(word.substr(0, 60)),
                                    .wanted = "numbers with spaces between them",
-                                   .todo = "give it what `espalier data tokenize` without --decode has printed"});
+                                   .todo = "use the output of `espalier data tokenize` without --decode"});
     tokens.push_back(token);
     begin += word.size();
   }
@@ -123,10 +123,11 @@ void add_data_tokenize(CLI::App& data, Chosen& chosen) {
   app->add_option("file", command->file, "text file, plain, gzip or zstd; default: standard input");
   app->add_flag("--decode", command->decode, "print the text of token ids; each line is a document");
   CLI::Option* const separator = app->add_option("--document-separator", command->document_separator,
-                                                 "text that ends a document; none: the file is one document");
+                                                 "text that ends a document; default: the file is one document");
   app->add_flag("--null", command->null, "documents end with a zero byte, as in find -print0")->excludes(separator);
-  app->add_flag("--add-special-tokens", command->add_special_tokens, "add what the tokenizer puts around a text");
-  app->add_flag("--skip-special-tokens", command->skip_special_tokens, "leave special tokens out of decoded text");
+  app->add_flag("--add-special-tokens", command->add_special_tokens,
+                "add the special tokens that the tokenizer puts around a text");
+  app->add_flag("--skip-special-tokens", command->skip_special_tokens, "omit special tokens from decoded text");
   app->footer(
       "  espalier data tokenize --tokenizer tokenizer.json book.txt >ids.txt\n"
       "  espalier data tokenize --tokenizer tokenizer.json --decode ids.txt");

@@ -32,13 +32,12 @@
 #include "training/config/config_warnings.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/shard_over.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/loop/resume.hpp"
-#include "training/loop/same_start.hpp"
+#include "training/loop/same_launch.hpp"
 #include "training/loop/train_loop.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/require_memory.hpp"
-#include "training/pretrained/hugging_face_start.hpp"
+#include "training/pretrained/hugging_face_init.hpp"
 #include "training/rehearsal/step_pace.hpp"
 #include "training/verify/replay.hpp"
 #include "training/verify/verify.hpp"
@@ -46,7 +45,7 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_tensors = 8;
+constexpr std::size_t max_tensors = 8;
 constexpr double outlier = 2;  // times the median of the samples
 
 void print_comparison(const char* name, double recorded, double replayed, double tolerance) {
@@ -79,7 +78,7 @@ void print_samples(const std::vector<ReplayedSample>& samples) {
 
 void print_tensors(const std::vector<TensorNorm>& tensors) {
   print_answer("\nlargest gradients of the step, by tensor\n");
-  for (std::size_t i = 0; i < std::min(most_tensors, tensors.size()); ++i)
+  for (std::size_t i = 0; i < std::min(max_tensors, tensors.size()); ++i)
     print_answer("{:>14.4g}  {}\n", tensors[i].norm, tensors[i].name);
 }
 
@@ -96,10 +95,8 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
   const double tolerance = default_tolerance(config.layout.precision);
   print_answer("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
   const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh());
-  const Replay result = with_precision(config, [&]<class P>() {
-    return replay<P>(incident_path, incident, config, mesh,
-                     [](const std::string& text) { print_answer("{}\n", text); });
-  });
+  const Replay result =
+      replay(incident_path, incident, config, mesh, [](const std::string& text) { print_answer("{}\n", text); });
   print_comparison("loss", incident.loss, result.loss, tolerance);
   print_comparison("gradient norm", incident.gradient_norm, result.gradient_norm, tolerance);
   print_samples(result.samples);
@@ -122,7 +119,7 @@ struct TrainArguments {
   bool keys = false;
   std::string replay;
   int ranks = launched_rank().size;  ///< of a dry run
-  int ranks_per_node = 0;            ///< of a dry run; 0: not told
+  int ranks_per_node = 0;            ///< of a dry run; 0: not given
 };
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const Layout& layout) {
@@ -156,7 +153,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
                                      read_emulation(options.emulate));
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
-  require_same_start(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
+  require_same_launch(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
   attempt_together(world, ExitCode::checkpoint, [&] {
     if (runtime.rank() == 0)
       require_init_from(config, options.train);
@@ -188,8 +185,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
-  const TrainOutcome outcome =
-      with_precision(config, [&]<class P>() { return train<P>(config, options.train, layout, mesh, events, request); });
+  const TrainOutcome outcome = train(config, options.train, layout, mesh, events, request);
   launching.reset();  // a launch that did not begin says so once
   if (runtime.rank() == 0) {
     if (outcome != TrainOutcome::not_begun)
@@ -206,39 +202,36 @@ void add_train(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<TrainArguments>();
   CLI::App* const command = app.add_subcommand("train", "Train a model, or resume it from its newest checkpoint");
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
-  command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
+  command->add_option("overrides", options->overrides, "section.key=value; overrides the file");
   command->add_option("--resume", options->train.resume,
-                      "auto (default): from the newest complete checkpoint; never; or the directory of a checkpoint or "
-                      "of a run, whose config must agree");
+                      "auto (default): the newest complete checkpoint; never; or the directory of a checkpoint or a "
+                      "run with the same config");
   command->add_option("--init-from", options->train.init_from,
-                      "begin a new run with the weights of this checkpoint, run or Hugging Face directory; once it has "
-                      "checkpoints of its own, the same command resumes from them");
+                      "start a new run with the weights of this checkpoint, run or Hugging Face directory; later the "
+                      "same command resumes from the run's own checkpoints");
   command
       ->add_option("--stop-after", options->train.stop_after,
-                   "save and stop after so many steps of this launch (exit 75); 0 (default): no limit")
+                   "save and stop after this many steps of this launch (exit 75); 0 (default): no limit")
       ->check(at_least(0));
-  command->add_flag("--retry", options->train.retry, "launch although several launches made no progress (exit 93)");
+  command->add_flag("--retry", options->train.retry, "launch even if earlier launches made no progress (exit 93)");
   command->add_flag("--new-data", options->train.new_data,
-                    "resume although the token files are not those of the checkpoint");
+                    "resume even if the token files are not those of the checkpoint");
   one_value_each(*command->add_option("--emulate", options->emulate,
-                                      "for tests: times of another machine; TOML file with a section [emulate], or "
-                                      "key=value; may be given several times"));
-  command->add_option(
-      "--replay", options->replay,
-      "compute the step of RUN/incidents/... again, on one rank, sample by sample; the config is in there");
+                                      "for tests: emulate the times of another machine; TOML file with a section "
+                                      "[emulate], or key=value; may be repeated"));
+  command->add_option("--replay", options->replay,
+                      "compute the step of RUN/incidents/... again, on one rank, sample by sample; its config is used");
   command->add_flag("--keys", options->keys,
-                    "print every key of a config with its default and meaning; with --emulate: its keys");
-  command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
-  command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
+                    "print every key of a config with its default and meaning; with --emulate: the keys of [emulate]");
+  command->add_flag("--dry-run", options->dry_run, "print layout, memory and schedule, but do not train");
+  command->add_flag("--events", options->events, "with --dry-run: print the order of all operations of a step");
   const CLI::Option* const ranks =
-      command
-          ->add_option("--ranks", options->ranks,
-                       "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
+      command->add_option("--ranks", options->ranks, "with --dry-run: number of ranks; default: those of mpiexec, or 1")
           ->check(between(1, 1 << 16));
   const CLI::Option* const ranks_per_node =
       command
           ->add_option("--ranks-per-node", options->ranks_per_node,
-                       "with --dry-run: of which so many lie on each node, for parallel.shard_over = \"node\"")
+                       "with --dry-run: ranks per node, for parallel.shard_over = \"node\"")
           ->check(between(1, 1 << 16));
   add_gpu_options(*command);
   command->footer(
@@ -276,7 +269,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
       if (options->config.empty() || is_setting)
         throw Error(ExitCode::usage, {.what = "no config is given",
                                       .got = options->config,
-                                      .wanted = "a TOML file, before the settings that win over it",
+                                      .wanted = "a TOML file, before the settings that override it",
                                       .todo = "espalier train --help"});
       if (!options->train.init_from.empty())
         std::ranges::copy(settings_from_hugging_face(options->train.init_from, options->config, options->overrides),
@@ -287,7 +280,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
                                          read_emulation(options->emulate));
       config.ranks_per_node = options->ranks_per_node;
       if constexpr (!exec_is_host)  // NCCL sums over all ranks at once
-        config.most_summed_at_once = options->ranks;
+        config.max_summed_at_once = options->ranks;
       require_init_from(config, options->train);
       return dry_run(config, options->ranks, options->events);
     };

@@ -14,6 +14,7 @@
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
+#include "core/error.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/units.hpp"
 #include "parallel/launch/runtime.hpp"
@@ -137,13 +138,13 @@ void require_breakable(InjectedFault fault, const RunConfig& config, int num_ran
   throw Error(ExitCode::usage, {.what = fmt::format("this model has no {} to break on {}", broken_part(fault),
                                                     counted(num_ranks, "rank")),
                                 .got = fmt::format("--inject {}", to_string(fault)),
-                                .wanted = "a model and a number of ranks that have them",
-                                .todo = "inject another fault, or start other ranks"});
+                                .wanted = "a model and a number of ranks with such a part",
+                                .todo = "inject another fault, or start another number of ranks"});
 }
 
 int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.size() == 1 && options.save.empty() && options.verify.against.empty())
-    throw Error(ExitCode::usage, {.what = "one rank has one layout, and nothing to compare it with",
+    throw Error(ExitCode::usage, {.what = "one rank has only one layout, so there is nothing to compare",
                                   .got = "1 rank",
                                   .wanted = "2 or more",
                                   .todo = "mpiexec -n 4 espalier verify " + options.config +
@@ -170,15 +171,13 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
-  with_compute_type(config.layout.precision, [&]<class T>() { agree_on_libraries<T>(config, world); });
+  agree_on_libraries(config, world);
   if (runtime.rank() == 0)
     for (const std::string& warning : compute_warnings(config))
       note_to_stderr("warning: " + warning);
   if (!options.save.empty()) {
-    with_precision(config, [&]<class P>() {
-      save_reference<P>(config, verify_options, world, options.save,
-                        [](const std::string& text) { print_answer("{}\n", text); });
-    });
+    save_reference(config, verify_options, world, options.save,
+                   [](const std::string& text) { print_answer("{}\n", text); });
     return static_cast<int>(ExitCode::ok);
   }
   if (!verify_options.against.empty())
@@ -186,8 +185,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
-  const std::vector<VerifiedLayout> results =
-      with_precision(config, [&]<class P>() { return verify<P>(config, verify_options, world, done); });
+  const std::vector<VerifiedLayout> results = verify(config, verify_options, world, done);
   int failed = 0;
   int ran = 0;
   for (const VerifiedLayout& layout : results) {
@@ -200,6 +198,14 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
     print_answer("\n{} of {} layouts train the model of the reference; {} skipped\n", ran - failed, ran,
                  static_cast<int>(results.size()) - ran);
   }
+  if (ran == 0)
+    throw Error(ExitCode::usage, {.what = "verify has compared no layout",
+                                  .where = options.config,
+                                  .got = fmt::format("{} ranks, and a batch of {} sequences", runtime.size(),
+                                                     config.layout.global_batch),
+                                  .wanted = "a number of ranks that divides heads, layers or the batch",
+                                  .todo = "see above why each layout was skipped; use another number of ranks, or "
+                                          "batch.global_batch_size=N"});
   return static_cast<int>(failed == 0 ? ExitCode::ok : ExitCode::numerical);
 }
 
@@ -208,12 +214,12 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
 void add_verify(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<VerifyArguments>();
   CLI::App* const command =
-      app.add_subcommand("verify", "Compare every layout that the ranks allow with one rank: do they train one model?");
+      app.add_subcommand("verify", "Check that every layout possible on these ranks trains the same model as one rank");
   command->add_option("config", options->config, "TOML file, as for train")->required();
-  command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
+  command->add_option("overrides", options->overrides, "section.key=value; overrides the file");
   CLI::Option* const steps =
       command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
-  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, which shows every wrong reduction")
+  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64 (the strictest)")
       ->check(CLI::IsMember(compute_type_names()));
   command
       ->add_option("--tolerance", options->verify.tolerance,
@@ -221,15 +227,15 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       ->check(real_between(0, 1));
   CLI::Option* const reference =
       command->add_option("--reference", options->reference,
-                          "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");
-  CLI::Option* const save = command->add_option(
-      "--save", options->save, "take the steps of the reference alone and write them into this folder");
+                          "layout of all ranks to compare with, such as \"data=2,tensor=2\", if one rank is too small");
+  CLI::Option* const save =
+      command->add_option("--save", options->save, "run only the reference and write its steps into this folder");
   command
       ->add_option("--against", options->verify.against,
-                   "compare with the steps in this folder, which another build has saved; one rank is enough")
+                   "compare with the steps in this folder, which another build saved; one rank is enough")
       ->excludes(steps, reference, save);
   command->add_flag("--shrink", options->shrink, "verify a smaller model of the same kind");
-  command->add_option("--inject", options->injected, "inject a fault, to see that it is found")
+  command->add_option("--inject", options->injected, "inject a fault, to check that it is found")
       ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(injected_fault_names.begin(), injected_fault_names.end())));
   add_gpu_options(*command);

@@ -129,7 +129,7 @@ void rotary(benchmark::State& state, bool forward) {
 template <class S>
 class PreferredLibrary {
  public:
-  PreferredLibrary() { set_matmul_library(default_matmul_library<S>()); }
+  PreferredLibrary() { set_matmul_library(default_matmul_library(scalar_type_of<S>())); }
   PreferredLibrary(const PreferredLibrary&) = delete;
   ~PreferredLibrary() { set_matmul_library(before_); }
 
@@ -159,21 +159,21 @@ void swiglu(benchmark::State& state, bool forward) {
             [&](const ExecSpace& exec) { gated_activation_backward<S>(exec, "swiglu", dx, y, x); });
 }
 
-// Products of the scores that are seen: Q K^T and P V forward; backward makes P again and has four more.
+// Matmuls of the scores that are seen: Q K^T and P V forward; backward makes P again and has four more.
 template <class S>
 void attention(benchmark::State& state, Index length, bool forward, Index kv_heads = NH, Index window = 0) {
   const AttentionShape shape{N / length, length, NH, HS, kv_heads, window};
   const auto qkv = random_tensor<S>(N, shape.qkv_columns()), dqkv = random_tensor<S>(N, shape.qkv_columns());
   const auto out = random_tensor<S>(N, C), dout = random_tensor<S>(N, C);
   const auto log_sum_exp = random_tensor<State<S>>(N * NH);
-  const double product = 2 * static_cast<double>(shape.batch * C) * shape.seen_keys();
+  const double flops_of_gemm = 2 * static_cast<double>(shape.batch * C) * shape.seen_keys();
   const PreferredLibrary<S> library;
   attention_forward<S>(ExecSpace(), out, log_sum_exp, qkv, shape);
   if (forward)
-    measure(state, Unit::flops, 2 * product,
+    measure(state, Unit::flops, 2 * flops_of_gemm,
             [&](const ExecSpace& exec) { attention_forward<S>(exec, out, log_sum_exp, qkv, shape); });
   else
-    measure(state, Unit::flops, 5 * product,
+    measure(state, Unit::flops, 5 * flops_of_gemm,
             [&](const ExecSpace& exec) { attention_backward<S>(exec, dqkv, dout, out, log_sum_exp, qkv, shape); });
 }
 
@@ -238,19 +238,19 @@ template <class S>
 void adamw(benchmark::State& state) {
   const auto weights = random_tensor<S>(flat);
   const auto gradient = random_tensor<State<S>>(flat), m = random_tensor<State<S>>(flat);
-  const auto masters = has_masters<S> ? random_tensor<State<S>>(flat) : Tensor<State<S>, 1>();
+  const auto master_weights = has_master_weights<S> ? random_tensor<State<S>>(flat) : Tensor<State<S>, 1>();
   const Tensor<State<S>, 1> v("espalier::other::bench_v", flat);
   const Tensor<double, 0> clip("espalier::other::bench_clip");
   Kokkos::deep_copy(clip, 1.0);
   const auto parts = make_adamw_parts({{0, 0, 0, flat, true}});
-  // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
-  const double moved = bytes<State<S>>(7 * flat) + (has_masters<S> ? bytes<S>(flat) : 0);
+  // Master weights and moments are read and written, gradients read; 16-bit weights are written.
+  const double moved = bytes<State<S>>(7 * flat) + (has_master_weights<S> ? bytes<S>(flat) : 0);
   measure(state, Unit::bytes, moved, [&](const ExecSpace& exec) {
-    adamw_update<S>(exec, weights, masters, m, v, gradient, parts, {}, 1e-6, clip, 10);
+    adamw_update<S>(exec, weights, master_weights, m, v, gradient, parts, {}, 1e-6, clip, 10);
   });
 }
 
-// The products of one layer and the head: forward, input gradient, weight gradient, which is added up in the state
+// The matmuls of one layer and the head: forward, input gradient, weight gradient, which is added up in the state
 // type.
 template <class S>
 void matmul_of(benchmark::State& state, MatmulLibrary library, Index in, Index out, int part) {
@@ -269,7 +269,7 @@ void matmul_of(benchmark::State& state, MatmulLibrary library, Index in, Index o
   set_matmul_library(before);
 }
 
-// Into the mlp and, of gradients, back out of its second half: GELU beside a product.
+// Into the mlp and, of gradients, back out of its second half: GELU beside a matmul.
 template <class S>
 void linear_gelu(benchmark::State& state, bool forward) {
   const auto x = random_tensor<S>(N, C), up = random_tensor<S>(N, F), y = random_tensor<S>(N, F);
@@ -334,7 +334,7 @@ void add_all(const std::string& precision) {
   for (const MatmulLibrary library : matmul_libraries())
     for (const Layer& layer : {Layer{"qkv", C, 3 * C}, {"proj", C, C}, {"up", C, F}, {"down", F, C}, {"head", C, V}}) {
       if (library == MatmulLibrary::tiled && layer.out == V)
-        continue;  // 10 s a product, slow by design; the other shapes tell as much
+        continue;  // 10 s a matmul, slow by design; the other shapes show as much
       for (const auto& [part, suffix] : {std::pair(0, "forward"), {1, "backward_input"}, {2, "backward_weight"}})
         add(named(std::string("matmul_") + layer.name + "_" + suffix + "/" + to_string(library)),
             [=, part = part](State& s) { matmul_of<S>(s, library, layer.in, layer.out, part); });

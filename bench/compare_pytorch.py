@@ -8,7 +8,7 @@ has another's memory. PyTorch's peer is the best of the modes that keep weights 
 count, it alone goes on after the first round. The table is told after each round, as far as it has come.
 
 On a GPU PyTorch's contestant is as follows, where in doubt in its favour: weights and moments in fp32, autocast to bf16,
-torch.compile, fused AdamW, batches that wait in pinned memory and are copied behind the kernels, a token table of 50304 rows
+torch.compile, fused AdamW, batches that wait in pinned memory and are copied behind the kernels, a token embedding of 50304 rows
 (Espalier's logits lie in rows of 50304), the host waiting for the device before the first and after the last timed step only,
 where each step of Espalier brings its loss to the host. Attention is one backend of scaled_dot_product_attention, flash or,
 in modes so named, cuDNN's. Autocast leaves PyTorch's residual stream in fp32, where Espalier's is in bf16: a second contestant
@@ -52,7 +52,7 @@ MICRO_BATCHES = {"gpt2-124m": 32, "gpt2-355m": 16, "gpt2-774m": 16, "gpt2-1558m"
 
 
 def matmul_rate(torch, args: argparse.Namespace, dtype) -> float:
-    """The best of square products: on a GPU the mean of eight in its queue, as `espalier bench step` takes it."""
+    """The best of square matmuls: on a GPU the mean of eight in its stream, as `espalier bench step` takes it."""
     rate = 0.0
     if args.device == "cpu":
         for size in (1024, 2048, 4096):
@@ -127,7 +127,7 @@ def torch_step(args: argparse.Namespace) -> dict:
     shape = PRESETS[args.model]
     if args.layers:
         shape = dataclasses.replace(shape, layers=args.layers)
-    rows = (shape.vocabulary + 127) // 128 * 128 if on_gpu else shape.vocabulary  # of the token table
+    rows = (shape.vocabulary + 127) // 128 * 128 if on_gpu else shape.vocabulary  # of the token embedding
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     length, batch = args.sequence_length, args.micro_batch
@@ -210,7 +210,7 @@ def print_rows(results: dict[str, list[dict]], rows: dict[str, dict], flops_per_
 
 
 def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, memory: str) -> None:
-    """The row for the table "Beside PyTorch" of docs/performance.md, under what it tells."""
+    """The row for the table "Compared with PyTorch" of docs/performance.md, under what it tells."""
     ours, theirs = rows["espalier"], rows[rows["peer"]]
     kind = {"device_bytes_in_use": "of the GPU, in use", "peak_resident_bytes": "resident, peak"}[memory]
     overrides = "".join(f", `--override {key}`" for key in args.override)

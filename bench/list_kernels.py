@@ -4,7 +4,7 @@
 """Kernels of the last whole training step in what a profiler has written; started by bench/profile_step.
 
 list_kernels.py FILE.csv: of `ncu --csv`, or of `nsys stats --report cuda_gpu_trace --format csv`. A step is what lies
-between two kernels of AdamW. The products of the head are what a library runs around the cross-entropy.
+between two kernels of AdamW. The matmuls of the head are what a library runs around the cross-entropy.
 """
 import collections
 import csv
@@ -70,8 +70,8 @@ def last_step(kernels: list[Kernel]) -> list[Kernel]:
     return kernels[updates[-2] + 1 : updates[-1] + 1]
 
 
-def head_products(step: list[Kernel]) -> list[Kernel]:
-    products = []
+def head_matmuls(step: list[Kernel]) -> list[Kernel]:
+    matmuls = []
     seen = 0  # kernels before it were looked at: between two chunks of rows no kernel of ours but theirs runs
     for i, kernel in enumerate(step):
         if "cross_entropy" not in kernel.name:
@@ -81,9 +81,9 @@ def head_products(step: list[Kernel]) -> list[Kernel]:
             before -= 1
         while after < len(step) and not is_ours(step[after].name):
             after += 1
-        products += step[before:i] + step[i + 1 : after]
+        matmuls += step[before:i] + step[i + 1 : after]
         seen = after
-    return products
+    return matmuls
 
 
 def main() -> None:
@@ -98,8 +98,8 @@ def main() -> None:
         ns = sum(kernel.ns for kernel in kernels)
         rate = sum(kernel.bytes for kernel in kernels) / ns
         print(f"{ns * 1e-6:8.3f} {ns / total:6.3f} {len(kernels):6} {'' if math.isnan(rate) else f'{rate:.0f}':>6}  {name}")
-    print("products of the head, in their order (forward, gradient of weights, gradient of input, for each chunk of rows)")
-    for kernel in head_products(step):
+    print("matmuls of the head, in their order (forward, gradient of weights, gradient of input, for each chunk of rows)")
+    for kernel in head_matmuls(step):
         print(f"{kernel.ns * 1e-6:8.3f} ms  {kernel.name}")
 
 

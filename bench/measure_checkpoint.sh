@@ -58,7 +58,7 @@ import json, re, statistics, sys
 size = int(sys.argv[1])
 disk = [2000 * 2**20 / int(nanoseconds) for nanoseconds in open("disk.txt")]  # bytes a nanosecond are GB a second
 saves = [size / float(s) * 1e-9 for s in re.findall(r"saved \S+ in ([\d.]+) s", open("saves.txt").read())]
-behind = re.findall(r"saved \S+ in ([\d.]+) s behind .* stood still for ([\d.]+) s \(([\d.]+) s to copy", open("behind.log").read())
+behind = re.findall(r"saved \S+ in ([\d.]+) s during training, which was delayed by ([\d.]+) s \(([\d.]+) s to copy", open("behind.log").read())
 lines = [json.loads(line) for line in open("behind/metrics.jsonl")]
 whole = [line["step_seconds"] + line["seconds"]["checkpoint"] for line in lines]
 median = statistics.median(line["step_seconds"] for line in lines)
@@ -67,6 +67,6 @@ still = max(line["seconds"]["checkpoint"] for line in lines)
 print(f"checkpoint {size * 1e-9:.2f} GB; disk by dd with fsync {', '.join(f'{d:.2f}' for d in disk)} GB/s")
 print(f"saves in one go {', '.join(f'{s:.2f}' for s in saves)} GB/s: {statistics.median(saves) / statistics.median(disk):.2f} of dd, medians")
 print(f"behind the training: written in {', '.join(w for w, _, _ in behind)} s; copies {', '.join(c for _, _, c in behind)} s")
-print(f"training stood still for {still:.2f} s at most: {still / copy:.2f} of the longest copy")
+print(f"training was delayed by {still:.2f} s at most: {still / copy:.2f} of the longest copy")
 print(f"longest step with what followed it {max(whole):.2f} s, median {median:.2f} s: {(max(whole) - median) / copy:.2f} copies longer")
 PYTHON

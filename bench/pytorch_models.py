@@ -35,7 +35,7 @@ PRESETS = {
 
 
 def build(shape: Gpt2 | Llama, batch: int, length: int, rows: int):
-    """A module that takes tokens (B, T) and targets (B, T) and gives their mean loss; `rows` of the token table."""
+    """A module that takes tokens (B, T) and targets (B, T) and gives their mean loss; `rows` of the token embedding."""
     return (llama if isinstance(shape, Llama) else gpt2)(shape, batch, length, rows)
 
 
@@ -79,7 +79,7 @@ def gpt2(shape: Gpt2, batch: int, length: int, rows: int):
 
 
 def llama(shape: Llama, batch: int, length: int, rows: int):
-    """RMSNorm, rotary positions, grouped heads and a gate; the head is the token table."""
+    """RMSNorm, rotary positions, grouped heads and a gate; the head is the token embedding."""
     import torch
     import torch.nn.functional as F
     from torch import nn

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 """Fails on an include that points up, on a library used, a file opened or a text parsed outside its module, on a file that outgrew its
-subject, on a comment that names a file of ours that is not there, and on a test that no CMakeLists.txt names.
+subject, on a comment that names a file of ours that is not there, on an assignment that nvcc misreads, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other, nor do training and diagnosis.
 """
@@ -35,7 +35,7 @@ RESERVED = [
     (r"cblas\.h|dnnl.*|oneapi/dnnl/.*|KokkosBlas.*|cublas.*", r"core/ops/matmul|tests/|bench/",
      "core/ops/matmul is the only caller of a GEMM library"),
     (r"cudnn.*", r"core/ops/cudnn_plan|tests/support/", "core/ops/cudnn_plan is the only caller of cuDNN"),
-    (r"parallel/collectives/(emulated_links|injected_fault|message_hook)\.hpp|parallel/observe/(position|timeline)\.hpp|"
+    (r"parallel/collectives/(emulated_links|injected_fault|message_hook)\.hpp|parallel/observe/(rank_progress|timeline)\.hpp|"
      r"training/(config/emulation|verify/fault_injection)\.hpp",
      r"(?!core/|models/|parallel/reduction/|training/step/(forward_backward|trainer))",
      "what trains knows neither test equipment nor who observes it"),
@@ -55,6 +55,8 @@ PARSES = re.compile(r"\bjson::(?:parse|accept|sax_parse)\s*\(|\btoml::parse(?:_f
 MAY_PARSE = {"io/json_reader.cpp", "io/config/toml_text.cpp"}
 # A file or folder of ours in a comment, with its extension or without.
 NAMED = re.compile(rf"(?<![\w/.<\"-])(?:{'|'.join(sorted(BELOW.keys() | FREE))})(?:/\w+)+(?:\.[a-z]+)?")
+# nvcc 13 drops the names of members in such an assignment within a template: the values go to the first members.
+UNTYPED = re.compile(r"^\s*\w(?:[^\s=]|\[[^\]]*\])* = \{\s*\.\w")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -69,6 +71,7 @@ def problems_of(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     module = name.split("/")[0]
     lines = path.read_text(encoding="utf-8").splitlines()
+    has_templates = any("template <" in line for line in lines)
     found = []
     if len(lines) > MAX_LINES:
         found.append(f"{name}: {len(lines)} lines, at most {MAX_LINES}: a file has one subject")
@@ -79,6 +82,9 @@ def problems_of(path: Path) -> list[str]:
             found.append(f"{name}:{number}: opens a file: that is the business of io/ (or a reason in MAY_OPEN)")
         if module in BELOW and name not in MAY_PARSE and PARSES.search(line.split("//")[0]):
             found.append(f"{name}:{number}: parses JSON or TOML: that is the business of {', '.join(sorted(MAY_PARSE))}")
+        if has_templates and UNTYPED.match(line):
+            found.append(f"{name}:{number}: assigns members by name without their type, which nvcc misreads in a template: "
+                         "x = Type{.member = value}")
         found += [f"{name}:{number}: its comment names {named}, which is not there"
                   for named in NAMED.findall(line.partition("//")[2])
                   if not (ROOT / named).exists() and not list(ROOT.glob(f"{named}.*"))]

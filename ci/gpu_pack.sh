@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What ci/gpu brings along to a machine with a GPU, and what it takes from PyTorch there; to be sourced by ci/gpu.
 
-programs=(core_tests models_tests espalier parallel_tests parallel_faults training_tests)
+programs=(core_tests models_tests espalier parallel_tests stream_graph_tests parallel_faults training_tests)
 
 # What compiled programs depend on.
 sources_hash() {

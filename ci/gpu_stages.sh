@@ -37,7 +37,7 @@ stage_build() {
   # Together, so that all cores have something to do, and what matters most first.
   local compile=(cmake --build build-gpu -j "$NUM_JOBS" --target)
   item compile_ops_and_command "$seconds" "${compile[@]}" core_tests models_tests espalier -- -k 0
-  item compile_tests "$seconds" "${compile[@]}" parallel_tests parallel_faults training_tests -- -k 0
+  item compile_tests "$seconds" "${compile[@]}" parallel_tests stream_graph_tests parallel_faults training_tests -- -k 0
   if [[ ! -s $log/failed && $only == . ]]; then
     echo "$arch" >build-gpu/built_from.arch
     sources_hash "$arch" >build-gpu/built_from
@@ -98,7 +98,7 @@ stage_tests() {
   item training 400 "${run[@]}" -L training -E "$layouts|$states|$times"
 }
 
-# show NAME LINES: the last ones of what it has measured, but for products of our own slow kernel.
+# show NAME LINES: the last ones of what it has measured, but for matmuls of our own slow kernel.
 show() { [[ $log_is_of != "$1" || ! -f $log/$1.log ]] || grep -v ' by tiled ' "$log/$1.log" | tail -n "$2" | sed 's/^/    /'; }
 
 # What torch.compile has made is kept: an item that ran out of time gets further when it is run again.

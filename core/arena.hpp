@@ -30,8 +30,8 @@ class Arena {
     return Tensor<T, static_cast<int>(sizeof...(Extents))>(reinterpret_cast<T*>(memory_ + begin), extents...);
   }
 
-  /// As many bytes as `measured` has, for an arena of their own.
-  Tensor<std::byte, 1> take_room_of(const Arena& measured) { return take<std::byte>(measured.used_bytes()); }
+  /// As many bytes as `measured` has used, for an arena of their own.
+  Tensor<std::byte, 1> take_bytes_of(const Arena& measured) { return take<std::byte>(measured.used_bytes()); }
 
   Index used_bytes() const { return used_; }
 

@@ -42,7 +42,7 @@ class AxisSet {
   unsigned bits_ = 0;
 };
 
-/// Ranks that differ along these see other tokens.
+/// Axes along which ranks process different tokens.
 inline constexpr AxisSet token_axes{Axis::cp, Axis::ep, Axis::dp};
 
 std::string to_string(AxisSet axes);  ///< "tp+dp"; "none"

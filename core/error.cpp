@@ -64,9 +64,8 @@ Error system_error_from(const std::system_error& error, ExitCode otherwise) {
                      where.empty() ? "start in a directory that exists and that you may read"
                                    : "check the path, and that of the working directory, and their permissions")};
     default:
-      return {ExitCode::write,
-              report("the system refused to read or write",
-                     "look after free space, quota and limits (df, ulimit -a), or use another directory")};
+      return {ExitCode::write, report("the system refused to read or write",
+                                      "check free space, quota and limits (df, ulimit -a), or use another directory")};
   }
 }
 
@@ -122,10 +121,10 @@ Error error_from(const std::exception& error, ExitCode otherwise) {
     return *own;
   if (is_out_of_memory(error))
     return {ExitCode::memory,
-            {.what = "this machine has no more memory to give",
+            {.what = "this machine is out of memory",
              .got = first_lines_of(error.what()),
-             .todo = "raise the limit of memory (`ulimit -v`, or the batch job's), or free some; where a model is "
-                     "trained, a smaller one, a smaller batch or more ranks need less"}};
+             .todo = "raise the memory limit (`ulimit -v`, or that of the batch job), or free memory; for training, "
+                     "use a smaller model, a smaller batch or more ranks"}};
   if (const auto* const system = dynamic_cast<const std::system_error*>(&error))
     return system_error_from(*system, otherwise);
   if (const auto* const broken = dynamic_cast<const BrokenAssertion*>(&error))
@@ -141,7 +140,7 @@ void impl::assertion_failed(const char* condition, const std::string& message, c
   throw BrokenAssertion({.what = message,
                          .where = fmt::format("{}:{} ({})", at.file_name(), at.line(), at.function_name()),
                          .wanted = condition,
-                         .todo = "this is a defect of Espalier; please report it with the command line and config"});
+                         .todo = "this is a bug in Espalier; please report it with the command line and config"});
 }
 
 }  // namespace espalier

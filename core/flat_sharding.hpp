@@ -8,13 +8,13 @@
 
 namespace espalier {
 
-/// What a rank keeps of a flat array that is sharded: its slices of the units, and all that is in no unit.
+/// How a flat array is sharded: a rank keeps its slices of the units, and everything outside of units.
 struct FlatSharding {
   std::vector<IndexRange> owned;  ///< ascending
-  std::vector<IndexRange> units;  ///< ascending; of equal layout. A unit is gathered and released as a whole.
+  std::vector<IndexRange> units;  ///< ascending, with equal layouts. A unit (as in FSDP) is gathered and released whole
   int buffers = 0;                ///< whole units that exist at a time: unit u lies in buffer u % buffers
 
-  /// Kept elements: what is in no unit, then the slices of the units.
+  /// Kept elements: those outside of units, then the slices of the units.
   std::vector<IndexRange> held(Index flat_size) const;
   Index buffer_size() const;  ///< elements
 };

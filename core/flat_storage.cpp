@@ -42,10 +42,10 @@ FlatStorage<V>::FlatStorage(Tensor<V, 1> values)
     : held_{{0, static_cast<Index>(values.extent(0))}}, runs_{{held_.front(), 0}}, values_(std::move(values)) {}
 
 template <class V>
-Index FlatStorage<V>::place(Index element) const {
+Index FlatStorage<V>::offset_of(Index element) const {
   const auto run = last_before(runs_, element, [](const Run& entry) { return entry.range; });
   ESPALIER_ASSERT(run != runs_.end() && element < run->range.end, "espalier::FlatStorage: the element is not held");
-  return run->place + element - run->range.begin;
+  return run->offset + element - run->range.begin;
 }
 
 template <class V>
@@ -55,7 +55,7 @@ int FlatStorage<V>::unit_of(Index element) const {
 }
 
 template <class V>
-Index FlatStorage<V>::buffer_place(Index element) const {
+Index FlatStorage<V>::buffer_offset(Index element) const {
   const int unit = unit_of(element);
   ESPALIER_ASSERT(unit >= 0, "espalier::FlatStorage: the element is in no unit");
   return buffer_of(unit) * sharding_.buffer_size() + element - sharding_.units[static_cast<std::size_t>(unit)].begin;
@@ -63,7 +63,7 @@ Index FlatStorage<V>::buffer_place(Index element) const {
 
 template <class V>
 V* FlatStorage<V>::data(Index element) const {
-  return unit_of(element) < 0 ? values_.data() + place(element) : buffers_.data() + buffer_place(element);
+  return unit_of(element) < 0 ? values_.data() + offset_of(element) : buffers_.data() + buffer_offset(element);
 }
 
 #define ESPALIER_INSTANTIATE(V) template class FlatStorage<V>;

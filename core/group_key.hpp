@@ -9,12 +9,12 @@
 
 namespace espalier {
 
-/// Names the ranks over which a gradient is summed: those that differ from us along `axes` only; of a tied tensor those
-/// of the first and of the last stage, which both hold it.
+/// Names the ranks over which a gradient is summed: those that differ from this rank along `axes` only. For a tied
+/// tensor these are ranks of the first and of the last stage, which both hold it.
 struct GroupKey {
   AxisSet axes = token_axes;
   bool tied = false;
-  /// Of tp: only ranks of the same run of so many consecutive ones, which hold the same elements; 0: all.
+  /// Only so many consecutive tp ranks, which hold the same elements (replicated heads of K and V); 0: all tp ranks.
   int tp_run = 0;
 
   bool operator==(const GroupKey&) const = default;

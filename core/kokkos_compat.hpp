@@ -28,7 +28,7 @@ using PinnedHostSpace = Kokkos::SharedHostPinnedSpace;
 using PinnedHostSpace = Kokkos::HostSpace;
 #endif
 
-/// Waits for the work of one instance; the label says why, also to tools (an old Kokkos tells them of no such wait).
+/// Waits for the work of one instance; the label says why, also to tools (an old Kokkos reports no such wait to them).
 template <class Exec>
 void fence(const Exec& exec, const std::string& reason) {
 #if KOKKOS_VERSION >= 30500

@@ -18,12 +18,12 @@ inline double median_of(std::vector<double> values) {
 }
 
 /// Where values lie and how far they scatter, as a few wild ones among them hardly change it.
-struct RobustSpread {
+struct RobustDeviation {
   double median = 0;
   double deviation = 0;  ///< 1.4826 median absolute deviations: the standard deviation, if they are normal
 };
 
-inline RobustSpread robust_spread(std::vector<double> values) {
+inline RobustDeviation robust_deviation(std::vector<double> values) {
   constexpr double mad_to_deviation = 1.4826;  // 1 / (sqrt(2) erfinv(1/2))
   const double median = median_of(values);
   for (double& value : values)

@@ -34,7 +34,7 @@ struct LedgerState {
   std::size_t budget = 0;
   bool shapes_only = false;
   MemoryByCategory shapes;  // recorded since then
-  std::string overflow;     // the first allocation past the budget that nobody asked require_room() about, not yet told
+  std::string overflow;     // the first allocation past the budget without require_budget(), not yet reported
   Kokkos::Tools::Experimental::EventSet user_tool{};
 };
 LedgerState& state() {
@@ -197,7 +197,7 @@ void MemoryLedger::check_budget() const {
   throw_over_budget(std::exchange(state().overflow, ""), need, state().budget);
 }
 
-void MemoryLedger::require_room(Category category, const std::string& name, std::size_t bytes) const {
+void MemoryLedger::require_budget(Category category, const std::string& name, std::size_t bytes) const {
   check_budget();
   MemoryByCategory need = current();
   need.bytes[static_cast<std::size_t>(category)] += bytes;

@@ -69,15 +69,15 @@ class MemoryLedger {
 
   /// @throws Error (ExitCode::memory) with need, budget and the biggest categories when `bytes` more do not fit, and as
   /// check_budget().
-  void require_room(Category category, const std::string& name, std::size_t bytes) const;
+  void require_budget(Category category, const std::string& name, std::size_t bytes) const;
 
  private:
   MemoryLedger() = default;
 };
 
-/// While one lives allocate() enters its bytes in the ledger and gives tensors without memory, so that what a model of
-/// any size would allocate can be counted by running the code that allocates it. Nothing may compute. Afterwards the
-/// ledger is as before.
+/// While one lives, allocate() only enters its bytes in the ledger and returns tensors without memory, as on PyTorch's
+/// meta device: running the code that allocates a model counts its bytes. Nothing may compute. Afterwards the ledger is
+/// as before.
 class ShapesOnly {
  public:
   ShapesOnly();

@@ -17,12 +17,13 @@ inline std::vector<Index> nearest_multiples(Index value, Index unit) {
   return {below, below + unit};
 }
 
-/// Of the sizes from 1 to `most` that are possible, the nearest below `wanted` and the nearest above it, at most
-/// `farthest` away.
+/// Of the sizes from 1 to `most` that are possible, the nearest below `wanted` and the nearest above it. In each
+/// direction `farthest` sizes are looked at.
 template <class Possible>
 std::vector<Index> nearest_sizes(Index wanted, Index most, const Possible& possible, Index farthest = 4096) {
   std::vector<Index> found;
-  for (Index size = std::min(wanted - 1, most); size >= std::max<Index>(1, wanted - farthest) && found.empty(); --size)
+  const Index below = std::min(wanted - 1, most);
+  for (Index size = below; size > std::max<Index>(0, below - farthest) && found.empty(); --size)
     if (possible(size))
       found.push_back(size);
   for (Index size = wanted + 1; size <= std::min(most, wanted + farthest); ++size)

@@ -166,7 +166,7 @@ template <class T>
 void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) const {
   for (const IndexRange& range : weights_.held())
     fill<T>(exec, parameters_, seed, range,
-            Tensor<T, 1>(weights_.values().data() + weights_.place(range.begin), range.size()));
+            Tensor<T, 1>(weights_.values().data() + weights_.offset_of(range.begin), range.size()));
 }
 
 template <class T>

@@ -12,8 +12,8 @@
 
 namespace espalier {
 
-/// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay): what
-/// reduces, updates, clips, saves or inspects parameters needs to know no layer. T is the compute type: where it has 16
+/// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay). Code
+/// that reduces, updates, clips, saves or inspects parameters knows no layers. T is the compute type: where it has 16
 /// bits, the optimizer keeps fp32 master weights.
 template <class T>
 class ParameterStore {
@@ -29,7 +29,7 @@ class ParameterStore {
   /// Lays out, if that is not done, and allocates weights and gradients, zeroed.
   void allocate();
 
-  /// The same of a rank that keeps a part of them (ZeRO-2, ZeRO-3). Without units all is kept.
+  /// The same for a rank that keeps shards (ZeRO-2, ZeRO-3). Without units it keeps everything.
   void allocate(const FlatSharding& weights, const FlatSharding& gradients);
 
   /// The same without gradients, for a model that only runs forward.

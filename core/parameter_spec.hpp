@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// A half-open run of indices.
+/// A half-open range of indices.
 struct IndexRange {
   Index begin = 0;
   Index end = 0;
@@ -18,11 +18,11 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-/// What two runs share; empty where they share nothing.
+/// What two ranges share; empty if they are disjoint.
 IndexRange intersection(IndexRange a, IndexRange b);
 
-/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts` along an axis, ours is
-/// `part`. Where the extent does not divide, the first parts are one longer: nothing is ever padded.
+/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts` along an axis, and ours is
+/// `part`. If the extent does not divide, the first parts are one longer: nothing is padded.
 struct Shard {
   int dim = 0;
   Index part = 0;
@@ -39,15 +39,14 @@ struct ParameterSpec {
   Shard shard = {};
   int chunk = 0;  ///< model chunk (virtual stage) on this rank
   int block = 0;  ///< position inside the chunk, in forward order
-  /// Axes, beside token_axes, along which ranks hold the same elements and contribute parts of their gradient's sum: tp
-  /// for what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements,
-  /// or copies.
+  /// Axes, beside token_axes, along which ranks hold the same elements and whose gradients are partial sums: tp if each
+  /// tp rank applies the parameter to other rows or heads. Along other axes ranks hold other elements, or replicas.
   AxisSet partial = {};
   int tp_run = 0;            ///< with tp in `partial`: see GroupKey
   bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
   bool weight_decay = true;  ///< false for biases and norms
-  /// Lies right behind the parameter of the same segment (core/parameter.hpp) that was declared before it, so that a
-  /// matmul takes both.
+  /// Lies right behind the parameter of the same segment (core/parameter.hpp) that was declared before it, so that one
+  /// matmul can use both.
   bool joins_previous = false;
   double init_mean = 0;
   double init_std = 0;
@@ -55,8 +54,8 @@ struct ParameterSpec {
   Index init_first = 0;          ///< index of the first element in that stream
   Index row_multiple = 1;        ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 
-  /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum. These
-  /// are token_axes without the axis of `shard`, and `partial`.
+  /// Over which ranks its gradient is summed: those that hold the same elements and have partial sums of the gradient.
+  /// The axes are token_axes without the axis of `shard`, and `partial`.
   GroupKey group() const {
     const AxisSet cut = shard.parts > 1 ? AxisSet{shard.axis} : AxisSet{};
     return {.axes = token_axes.without(cut) | partial, .tied = tied, .tp_run = tp_run};

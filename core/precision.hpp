@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// What matrix products are computed in.
+/// What matmuls are computed in.
 enum class Precision { fp32, tf32, fp16, bf16, fp8, fp64 };
 inline constexpr std::size_t num_precisions = 6;
 
@@ -30,6 +30,9 @@ constexpr const char* to_string(Precision precision) {
   }
   return "unknown";
 }
+
+/// Whether its numbers have 16 bits, as they are stored.
+constexpr bool is_16_bits(Precision precision) { return precision == Precision::fp16 || precision == Precision::bf16; }
 
 inline std::optional<Precision> parse_precision(std::string_view name) {
   for (const Precision precision : all_precisions())

@@ -79,13 +79,13 @@ std::string printable(std::string_view text, std::string_view kept) {
 std::string shortened(std::string_view text) {
   std::string kept;
   for (std::size_t lines = 0; !text.empty(); ++lines) {
-    if (lines == most_lines)
+    if (lines == max_lines)
       return kept + fmt::format("... and {} more lines",
                                 std::count(text.begin(), text.end(), '\n') + (text.back() == '\n' ? 0 : 1));
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
-    if (line.size() > most_line_bytes) {
-      std::size_t bytes = most_line_bytes;
+    if (line.size() > max_line_bytes) {
+      std::size_t bytes = max_line_bytes;
       while (bytes > 0 && is_continuation(line[bytes]))
         --bytes;
       kept += fmt::format("{} ... and {} more bytes", line.substr(0, bytes), line.size() - bytes);

@@ -21,10 +21,10 @@ std::string printable_text(std::string_view text);
 std::string printable_line(std::string_view text);
 
 /// printable_text() for messages: a tab is shown as \t, and the second and later lines begin with at least `columns`
-/// spaces, so that none of them can pass for a line that stands further left. Of many lines the first `most_lines`
-/// are shown, of a long line the first `most_line_bytes`, and how much there is beyond them.
-inline constexpr std::size_t most_lines = 60;
-inline constexpr std::size_t most_line_bytes = 4000;
+/// spaces, so that none of them can pass for a line that stands further left. Of many lines the first `max_lines`
+/// are shown, of a long line the first `max_line_bytes`, and how much there is beyond them.
+inline constexpr std::size_t max_lines = 60;
+inline constexpr std::size_t max_line_bytes = 4000;
 std::string printable_block(std::string_view text, std::size_t columns);
 
 /// How many bytes at the end of `text` begin a character that is not complete yet.

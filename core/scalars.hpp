@@ -14,7 +14,7 @@ struct float16;
 using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
 using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
 
-/// The type of master weights, optimizer state, accumulated gradients, statistics and losses: fp32, and fp64
+/// The type of master weights, optimizer state, accumulated gradients, mean and rstd, and losses: fp32, and fp64
 /// where the whole computation is fp64.
 template <class T>
 struct StateOf {
@@ -29,10 +29,13 @@ using State = typename StateOf<T>::type;
 
 /// True where weights for compute are copies of master weights in another type.
 template <class T>
-inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
+inline constexpr bool has_master_weights = !std::is_same_v<T, State<T>>;
 
 /// F(T) for each type that a model can compute in: instantiates templates at the end of a .cpp file.
-#define ESPALIER_FOR_COMPUTE_TYPES(F) F(float) F(double) F(::espalier::bfloat16) F(::espalier::float16)
+#define ESPALIER_FOR_COMPUTE_TYPES(F) ESPALIER_FOR_STATE_TYPES(F) ESPALIER_FOR_16_BIT_TYPES(F)
+/// The same for each state type, and for each compute type that has master weights in another.
+#define ESPALIER_FOR_STATE_TYPES(F) F(float) F(double)
+#define ESPALIER_FOR_16_BIT_TYPES(F) F(::espalier::bfloat16) F(::espalier::float16)
 
 /// The types of a computation (Micikevicius et al., Mixed Precision Training, 2018): the one template parameter of
 /// models and trainers.
@@ -68,7 +71,7 @@ using Fp16WithFp32Residual = MixedPrecision<float16, float>;
 
 /// F(T, Out) for each type T of the factors of a matmul and type Out of what it is written as: T, or the state
 /// type.
-#define ESPALIER_FOR_PRODUCT_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
+#define ESPALIER_FOR_MATMUL_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
 
 enum class ScalarType { fp32, fp64, bf16, fp16 };
 
@@ -90,6 +93,9 @@ template <>
 constexpr ScalarType scalar_type_of<float16>() {
   return ScalarType::fp16;
 }
+
+/// Those that State<T> can be.
+constexpr bool is_state_type(ScalarType type) { return type == ScalarType::fp32 || type == ScalarType::fp64; }
 
 constexpr const char* to_string(ScalarType type) {
   switch (type) {

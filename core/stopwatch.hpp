@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// Tells the wall time since it was made.
+/// The wall time since it was made.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

@@ -52,7 +52,7 @@ Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
     ledger.record_shape(category, bytes);
     return Tensor<T, 1>(static_cast<T*>(nullptr), count);
   }
-  ledger.require_room(category, name, bytes);
+  ledger.require_budget(category, name, bytes);
   Tensor<T, 1> data(Kokkos::view_alloc(ledger_label(category, name), Kokkos::WithoutInitializing), count);
   Kokkos::parallel_for(
       "espalier::core::allocate::first_touch", RangePolicy(0, count), KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });

@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// What a number that somebody writes may be: in a config, a file or an option.
+/// The allowed values of a number in a config, a file or an option.
 struct IntegerRange {
   Index min = std::numeric_limits<Index>::min();
   Index max = std::numeric_limits<Index>::max();

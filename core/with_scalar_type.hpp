@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
+#include "core/error.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {
@@ -18,11 +21,18 @@ auto with_scalar_type(ScalarType type, const F& f) {
   return f.template operator()<float>();
 }
 
+/// The same for a state type.
+template <class F>
+auto with_state_type(ScalarType type, const F& f) {
+  ESPALIER_ASSERT(is_state_type(type), std::string("no state is of ") + to_string(type));
+  return type == ScalarType::fp64 ? f.template operator()<double>() : f.template operator()<float>();
+}
+
 /// f.operator()<P>() for a compute type and a residual stream in it, or in its state type.
 template <class F>
 auto with_mixed_precision(ScalarType compute, bool residual_in_state_type, const F& f) {
   return with_scalar_type(compute, [&]<class T>() {
-    if constexpr (has_masters<T>)
+    if constexpr (has_master_weights<T>)
       if (residual_in_state_type)
         return f.template operator()<MixedPrecision<T, State<T>>>();
     return f.template operator()<MixedPrecision<T>>();

@@ -6,8 +6,8 @@
 
 #include "core/ops/attention_shape.hpp"
 
-// What an operation computes and sends on a rank, as a list that the layers write (their `work` functions). FLOPs,
-// traffic and estimated times are read from it.
+// What an operation computes and sends on a rank: the `work` functions of the layers list it. FLOPs, traffic and
+// estimated times come from these lists.
 
 namespace espalier {
 
@@ -26,7 +26,7 @@ struct AttentionWork {
   AttentionShape shape{};
   bool backward = false;
   Index count = 1;
-  /// Of the two matmuls with scores that causality leaves, of the four of backward.
+  /// FLOPs of the causal half of two matmuls with the scores; in backward of four.
   double flops() const;
 };
 

@@ -178,8 +178,8 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
       fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})", new_setup.layout.data,
                   old_setup.layout.data, new_setup.num_microbatches(), old_setup.num_microbatches(),
                   new_setup.layout.micro_batch, old_setup.layout.micro_batch),
-      fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); the batch asks for one "
-                  "between its ratio, {:.3g} times, and the square root of that, {:.3g} times",
+      fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); this batch needs between "
+                  "{:.3g} times (the ratio of the batches) and {:.3g} times (its square root)",
                   rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, batch_ratio, root),
       fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)", new_setup.warmup_steps,
                   1e-6 * static_cast<double>(new_setup.warmup_steps * new_setup.tokens_per_step()),

@@ -35,9 +35,9 @@ struct Comparison {
 std::vector<Difference> differences_between(const RecordedRun& before, const RecordedRun& after);
 
 /// @pre both runs have steps.
-/// @param findings_before all of that run, also those that are too small to be told: what costs more now was perhaps
+/// @param findings_before all of that run, also those that are too small to be printed: what costs more now was perhaps
 /// not nothing then
-/// @param findings_after those that are told
+/// @param findings_after those that are printed
 Comparison compare_runs(const RecordedRun& before, const StepProfile& profile_before,
                         const std::vector<Finding>& findings_before, const RecordedRun& after,
                         const StepProfile& profile_after, const std::vector<Finding>& findings_after);

@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-constexpr double least_share = 0.02;  // of a step: less is not worth a line
+constexpr double min_share = 0.02;    // of a step: less is not worth a line
 constexpr double fault_share = 0.05;  // faults from here on come first
 
 bool has_times(const RecordedRun& run) {
@@ -32,7 +32,7 @@ std::vector<Finding> find_time(const RecordedRun& run, const StepProfile& profil
 }
 
 void leave_out_small(std::vector<Finding>& findings) {
-  std::erase_if(findings, [](const Finding& finding) { return finding.share < least_share; });
+  std::erase_if(findings, [](const Finding& finding) { return finding.share < min_share; });
 }
 
 // A batch that has grown, and may have made the run unstable, is not to grow more for speed.
@@ -64,7 +64,7 @@ const Finding* gravest(const Diagnosis& diagnosis) {
 
 const char* heading(Concern concern) {
   switch (concern) {
-    case Concern::end: return "why it ended, or does not go on";
+    case Concern::end: return "why it ended, or makes no progress";
     case Concern::time: return "where the time goes";
     case Concern::stability: return "stability";
   }

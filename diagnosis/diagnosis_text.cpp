@@ -43,7 +43,7 @@ std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
   const RunSetup& setup = run.setup;
   std::string text = fmt::format("{}: {}{}{}, {}, {}\n", run.directory.string(), run.record.state,
                                  run.life == Life::gone     ? " (its process is gone)"
-                                 : run.life == Life::silent ? " (its process is out of sight)"
+                                 : run.life == Life::silent ? " (its process cannot be seen from here)"
                                                             : "",
                                  grave != nullptr ? fmt::format(", {}", grave->verdict) : "",
                                  setup.layout.mesh().text(), counted(setup.num_microbatches(), "micro-batch"));
@@ -52,6 +52,7 @@ std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
   return text;
 }
 
+constexpr Index few_steps = 3;
 constexpr double too_short = 5e-4;  // of a step: not worth a line
 
 // Mean of the ranks that are on `stage`; -1: of all.
@@ -92,7 +93,7 @@ std::string phase_table(const RecordedRun& run, const StepProfile& profile) {
                         100 * mean / profile.total_seconds(), predicted_text(run, phase), least->seconds[phase],
                         most->seconds[phase], most - profile.ranks.begin());
   }
-  return text;
+  return text + "  (the median step of each rank, then the mean of the ranks: the shares need not add up to 100 %)\n";
 }
 
 std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
@@ -120,9 +121,11 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
 
 std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
   std::string text = fmt::format(
-      "a step takes {:.4g} s{} (steps {} to {})\n", profile.step_seconds,
+      "a step takes {:.4g} s{} ({} looked at: {} to {})\n", profile.step_seconds,
       profile.checkpoint_seconds > 0 ? fmt::format(" and {:.4g} s of saving", profile.checkpoint_seconds) : "",
-      profile.first_step, profile.last_step);
+      counted(profile.num_steps, "step"), profile.first_step, profile.last_step);
+  if (profile.num_steps < few_steps)
+    text += "  note: so few steps show little: the times of steps vary\n";
   if (run.is_predicted())
     text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
                         100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
@@ -146,13 +149,13 @@ std::string finding_text(const Finding& finding, std::size_t number) {
   return text;
 }
 
-constexpr std::size_t most_differences = 12;  // those that explain most come first
+constexpr std::size_t max_differences = 12;  // those that explain most come first
 
 std::string differences_text(const std::vector<Difference>& differences) {
   if (differences.empty())
     return "\n  nothing else differs\n";
   std::string text = "\n  what differs\n";
-  const std::size_t shown = std::min(most_differences, differences.size());
+  const std::size_t shown = std::min(max_differences, differences.size());
   for (const Difference& each : std::span(differences).first(shown))
     text += fmt::format("    {}\n", wrapped(fmt::format("{}: {} (was {})", each.what, each.after, each.before), 6));
   if (shown < differences.size())
@@ -193,7 +196,7 @@ std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis) {
     text += finding_text(diagnosis.findings[i], i + 1);
   }
   if (diagnosis.findings.empty() && !run.steps.empty())
-    text += diagnosis.profile ? "\nnothing stands out\n" : "\nnothing stands out in what there is\n";
+    text += diagnosis.profile ? "\nno problem was found\n" : "\nno problem was found in the existing records\n";
   if (diagnosis.comparison)
     text += comparison_text(*diagnosis.comparison);
   return text;

@@ -91,7 +91,7 @@ std::optional<Finding> rose_above_guessing(const RecordedRun& run, const LossCou
                   .verdict = recovered ? "" : "diverged"};
   finding.title = fmt::format("the training diverged: its loss rose from {:.4g} to {:.4g} at step {}, above {}",
                               course.losses.front(), peak, course.steps[excursion->peak], guessing_text(course, run));
-  finding.evidence = {fmt::format("it stood above that loss from step {} on; the last losses are {:.4g} (median)",
+  finding.evidence = {fmt::format("it was above that loss from step {} on; the last losses are {:.4g} (median)",
                                   course.steps[excursion->first], end)};
   if (course.frequencies > 0)
     finding.evidence.push_back(fmt::format("a model that knows only how often each token occurs has {:.4g}{}",
@@ -148,8 +148,7 @@ std::optional<Finding> never_falls(const RecordedRun& run, const LossCourse& cou
                   .verdict = knows_nothing ? "did not learn" : ""};
   finding.title = fmt::format("the loss {}: {:.4g} in the first {} steps, {:.4g} in the last {} (medians)",
                               last < first ? "hardly falls" : "does not fall", first, tenth, last, tenth);
-  finding.evidence = {
-      fmt::format("{} steps, of which {} warm the learning rate up", course.size(), run.setup.warmup_steps)};
+  finding.evidence = {fmt::format("{} steps, {} of them in the warm-up", course.size(), run.setup.warmup_steps)};
   return finding;
 }
 
@@ -187,7 +186,7 @@ std::optional<Finding> ended_in_a_step(const RecordedRun& run) {
     return std::nullopt;
   const Index last = run.steps.empty() ? 0 : run.steps.back().times.step;
   Finding finding{.cause = Cause::divergence, .title = {}, .risk = 0.95, .verdict = "diverged"};
-  finding.title = fmt::format("the training diverged after step {}: loss or gradients were no finite numbers", last);
+  finding.title = fmt::format("the training diverged after step {}: loss or gradients were not finite", last);
   return finding;
 }
 

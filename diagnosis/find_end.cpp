@@ -25,28 +25,29 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Every rank that has not signed off waits, or has given no sign of life, for a minute. Where other files of the run
-// are newer by more, the positions have not reached this host and say nothing.
+// Every rank that has not exited cleanly waits, or has given no sign of life, for a minute. Where other files of the
+// run are newer by more, the ranks' progress has not reached this host and says nothing.
 bool hangs(const RecordedRun& run) {
   double newest = 0;
-  for (const Position& position : run.positions) {
-    if (run.read_at - position.since <= hang_seconds)
+  for (const RankProgress& progress : run.rank_progress) {
+    if (run.read_at - progress.since <= hang_seconds)
       return false;
-    newest = std::max(newest, position.alive);
+    newest = std::max(newest, progress.alive);
   }
-  return !run.positions.empty() && run.last_sign_of_life - newest <= hang_seconds;
+  return !run.rank_progress.empty() && run.last_sign_of_life - newest <= hang_seconds;
 }
 
 std::string process_text(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
 
-void add_positions(const RecordedRun& run, Finding& finding) {
-  if (run.positions.empty()) {
-    finding.evidence.emplace_back("no rank left its position (state/ is empty)");
+void add_progress(const RecordedRun& run, Finding& finding) {
+  if (run.rank_progress.empty()) {
+    finding.evidence.emplace_back("no rank recorded its progress (state/ is empty)");
     return;
   }
-  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.life == Life::alive ? run.read_at : 0));
+  std::vector<std::string> lines =
+      lines_of(progress_report(run.rank_progress, run.life == Life::alive ? run.read_at : 0));
   finding.title += fmt::format("; {}", lines.back());
   lines.pop_back();
   finding.evidence.insert(finding.evidence.end(), lines.begin(), lines.end());
@@ -66,8 +67,8 @@ bool has_diverged(const RecordedRun& run) {
 // What the same command would do, and what loses fewer steps the next time.
 Change go_on(const RecordedRun& run) {
   const std::string from = run.newest_checkpoint
-                               ? fmt::format("goes on from the checkpoint of step {}", *run.newest_checkpoint)
-                               : "begins again at step 1, since there is no complete checkpoint";
+                               ? fmt::format("resumes from the checkpoint of step {}", *run.newest_checkpoint)
+                               : "starts again at step 1, because there is no complete checkpoint";
   if (has_diverged(run))
     return {.setting = fmt::format("the same command {}, and would diverge again: first change what `stability` names, "
                                    "or a lower optimizer.learning_rate",
@@ -75,7 +76,7 @@ Change go_on(const RecordedRun& run) {
   const Index interval = run.setup.checkpoint_interval;
   return {.setting =
               fmt::format("the same command {}; {}", from,
-                          interval == 0  ? "checkpoint.interval, now 0, saves on the way"
+                          interval == 0  ? "checkpoint.interval (now 0) saves during the run"
                           : interval > 1 ? fmt::format("a checkpoint.interval below {} loses fewer steps", interval)
                                          : "checkpoint.interval = 1 saves every step")};
 }
@@ -84,7 +85,7 @@ Change go_on(const RecordedRun& run) {
 std::optional<Finding> finding_of(const RecordedRun& run) {
   const RunRecord& record = run.record;
   switch (run.life) {
-    case Life::signed_off: {
+    case Life::ended: {
       if (record.state != "failed")
         return std::nullopt;
       const std::vector<std::string> lines = lines_of(record.cause);
@@ -97,8 +98,8 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
       if (!hangs(run))
         return std::nullopt;
       return Finding{.cause = Cause::hangs,
-                     .title = "the run hangs: its process lives, and no rank has moved for a minute",
-                     .changes = {{.setting = "stop it: run.communication_timeout ends such a wait by itself"}}};
+                     .title = "the run hangs: its process is alive, but no rank has made progress for a minute",
+                     .changes = {{.setting = "stop it: run.communication_timeout ends such a wait automatically"}}};
     case Life::gone:
       return Finding{
           .cause = Cause::died,
@@ -108,9 +109,10 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
   }
   return Finding{
       .cause = Cause::silent,
-      .title = fmt::format("no sign of life since {:%Y-%m-%dT%H:%M:%SZ}; its process cannot be seen from here ({})",
-                           fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), process_text(record)),
-      .changes = {{.setting = fmt::format("see on {} whether it still runs, and stop it if it does", record.host)},
+      .title = fmt::format(
+          "no progress has been recorded since {:%Y-%m-%dT%H:%M:%SZ}; its process cannot be seen from here ({})",
+          fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), process_text(record)),
+      .changes = {{.setting = fmt::format("check on {} whether it still runs, and stop it if it does", record.host)},
                   go_on(run)}};
 }
 
@@ -127,8 +129,8 @@ std::vector<Finding> find_end(const RecordedRun& run) {
     finding.evidence.insert(finding.evidence.end(), lines.begin() + 1, lines.end());
   const bool ended_together =
       run.record.exit_code == static_cast<int>(ExitCode::numerical);             // nobody waits for another
-  if (!ended_together && run.record.cause.find("culprit") == std::string::npos)  // else the cause tells the positions
-    add_positions(run, finding);
+  if (!ended_together && run.record.cause.find("culprit") == std::string::npos)  // else the cause lists their progress
+    add_progress(run, finding);
   return {finding};
 }
 

@@ -16,7 +16,7 @@ namespace espalier {
 namespace {
 
 constexpr double slow_link_ratio = 1.5;
-constexpr double least_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
+constexpr double min_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
 constexpr double slower_than_predicted = 0.25;
 
 std::string hosts_text(const RecordedRun& run, int from, int to) {
@@ -33,7 +33,7 @@ bool on_one_host(const RecordedRun& run, int from, int to) {
 Change slow_link_change(const RecordedRun& run, const Finding& link, const char* priced_by) {
   const bool inside = on_one_host(run, link.ranks.front(), link.ranks.back());
   return {.setting = fmt::format("{}; parallel.order puts another axis on this link",
-                                 inside ? "no cable lies between these ranks: free the cores that they run on (other "
+                                 inside ? "these ranks are on one host: free the cores that they run on (other "
                                           "processes, ranks bound to the same cores)"
                                         : "look at the cable, switch port or adapter between these hosts"),
           .gain_seconds = link.seconds,
@@ -94,7 +94,7 @@ std::vector<SlowLink> slow_links(const RecordedRun& run, const StepProfile& prof
         others.push_back(links[j].transit);
     const double typical = median_of(others);
     if (!others.empty() && links[i].transit >= slow_link_ratio * typical &&
-        links[i].transit - typical >= least_extra_transit)
+        links[i].transit - typical >= min_extra_transit)
       slow.push_back({links[i], typical});
   }
   return slow;
@@ -114,14 +114,14 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
                                     link.send == OperationKind::send_activations ? "activations" : "gradients",
                                     1e3 * link.transit, crosses ? "between nodes" : "inside a node", 1e3 * typical),
                         hosts_text(run, link.from, link.to)};
-    finding.changes = {slow_link_change(run, finding, "the schedule, run with this link as fast as the others")};
+    finding.changes = {slow_link_change(run, finding, "the simulated schedule with this link as fast as the others")};
     findings.push_back(std::move(finding));
   }
 }
 
 // Messages of a step that may follow one another over a link between replicas (two a bucket of gradients) or tensor
 // ranks (those of each block and micro-batch): rather too many.
-double most_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
+double max_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
   const RunSetup& setup = run.setup;
   const auto sent = static_cast<double>(run.ranks[at(link.to)].back().bytes_sent[static_cast<std::size_t>(link.axis)]);
   if (link.axis == Axis::dp) {
@@ -143,19 +143,19 @@ Phase exchange_along(Axis axis) { return axis == Axis::dp ? Phase::data_comm : P
 // message's delay.
 double cost_of_link_slow_at_start(const RecordedRun& run, const StepProfile& profile, const RunFacts::SlowLink& link) {
   const double extra = link.seconds - link.typical_seconds;
-  const double exposed = least_of_group(run, profile, link.to, link.axis, exchange_along(link.axis));
-  return std::min(exposed * extra / link.seconds, most_messages(run, link) * extra);
+  const double exposed = min_of_group(run, profile, link.to, link.axis, exchange_along(link.axis));
+  return std::min(exposed * extra / link.seconds, max_messages(run, link) * extra);
 }
 
 // Between stages find_slow_links() sees the messages of the steps themselves.
-bool is_told_by_start(const RecordedRun& run, const RunFacts::SlowLink& link) {
+bool is_reported_by_launch(const RecordedRun& run, const RunFacts::SlowLink& link) {
   return link.axis != Axis::pp && std::max(link.from, link.to) < run.setup.layout.num_devices();
 }
 
-// Between replicas or tensor ranks: what the start measured.
+// Between replicas or tensor ranks: what the launch measured.
 void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   for (const RunFacts::SlowLink& link : run.facts.slow_links) {
-    if (!is_told_by_start(run, link))
+    if (!is_reported_by_launch(run, link))
       continue;
     const Phase phase = exchange_along(link.axis);
     const double extra = link.seconds - link.typical_seconds;
@@ -164,10 +164,10 @@ void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile
     finding.title = fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other {}",
                                 link.from, link.to, 1e3 * extra, link.axis == Axis::dp ? "replicas" : "tensor ranks");
     finding.ranks = {link.from, link.to};
-    finding.evidence = {fmt::format("a small message took {:.4g} ms at the start, over other links {:.4g} ms",
+    finding.evidence = {fmt::format("a small message took {:.4g} ms at launch, over other links {:.4g} ms",
                                     1e3 * link.seconds, 1e3 * link.typical_seconds),
                         fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase),
-                                    least_of_group(run, profile, link.to, link.axis, phase)),
+                                    min_of_group(run, profile, link.to, link.axis, phase)),
                         hosts_text(run, link.from, link.to)};
     finding.changes = {
         slow_link_change(run, finding, "at most the exposed exchange, at most the delay of each message")};
@@ -185,7 +185,7 @@ void find_data_stall(const StepProfile& profile, std::vector<Finding>& findings)
   finding.title = fmt::format("reading tokens holds each step up for {:.4g} s", profile.stall_seconds);
   finding.ranks = {profile.stalled_rank};
   finding.evidence = {
-      fmt::format("the slowest reader of a step takes so long on average, most often rank {}", profile.stalled_rank)};
+      fmt::format("average time of the slowest reader of a step, most often rank {}", profile.stalled_rank)};
   finding.changes = {{.setting = "data.train on a disk of the node, or files that fit into its memory",
                       .gain_seconds = profile.stall_seconds,
                       .priced_by = "all of the phase `data`"}};
@@ -205,7 +205,7 @@ void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, s
                                   profile.checkpoint_seconds * static_cast<double>(std::max<Index>(1, interval)))};
   finding.changes = {{.setting = fmt::format("checkpoint.interval = {}", 4 * std::max<Index>(1, interval)),
                       .gain_seconds = profile.checkpoint_seconds * 3 / 4,
-                      .priced_by = "a save takes the same time, but comes a quarter as often"}};
+                      .priced_by = "a save takes the same time, but there are a quarter as many"}};
   findings.push_back(std::move(finding));
 }
 
@@ -244,7 +244,7 @@ bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
   return !slow_links(run, profile).empty();
 }
 
-double least_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
+double min_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
   double least = std::numeric_limits<double>::infinity();
   for (const int member : run.setup.layout.mesh().group(rank, axis))
     least = std::min(least, profile.ranks[at(member)].seconds[phase]);
@@ -255,7 +255,7 @@ double seconds_of_slow_links(const RecordedRun& run, const StepProfile& profile,
   const std::vector<int> group = run.setup.layout.mesh().group(rank, axis);
   double most = 0;
   for (const RunFacts::SlowLink& link : run.facts.slow_links)
-    if (link.axis == axis && is_told_by_start(run, link) && std::ranges::find(group, link.to) != group.end())
+    if (link.axis == axis && is_reported_by_launch(run, link) && std::ranges::find(group, link.to) != group.end())
       most = std::max(most, cost_of_link_slow_at_start(run, profile, link));
   return most;
 }

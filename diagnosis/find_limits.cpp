@@ -62,7 +62,7 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
         seconds_of_one * costs[at(part)].block * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
-          .priced_by = "the schedule, run with a layer's measured time moved"};
+          .priced_by = "the simulated schedule with one layer moved"};
 }
 
 // Forward and backward alone, of the median rank of each stage.
@@ -113,9 +113,9 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
     const bool can_chunk =
         run.setup.layout.virtual_stages == 1 && run.setup.shape.num_layers >= 2 * run.setup.layout.pipeline;
     finding.changes.push_back(
-        {.setting = fmt::format("no other cut of whole layers is better{}",
-                                can_chunk ? ": parallel.virtual_stages = 2 cuts finer"
-                                          : ", nor can these be cut finer: fewer stages have more layers to share")});
+        {.setting = fmt::format("no other split of whole layers is better{}",
+                                can_chunk ? ": parallel.virtual_stages = 2 splits finer"
+                                          : ", and there are too few layers to split finer: use fewer stages")});
   }
   findings.push_back(std::move(finding));
 }
@@ -124,8 +124,8 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
 Change refilled(const RecordedRun& run, const std::string& setting, PipelineCosts costs, double tokens, double now) {
   return {.setting = setting,
           .gain_seconds = now - pipeline_time(costs).window / tokens,
-          .priced_by = fmt::format("the schedule, run with the measured times{}",
-                                   tokens > 1 ? "; gain for as many tokens as now"
+          .priced_by = fmt::format("the simulated schedule with the measured times{}",
+                                   tokens > 1 ? "; gain for the same number of tokens"
                                    : costs.microbatches > run.setup.num_microbatches()
                                        ? "; half as long for half as many sequences"
                                        : ""),
@@ -192,7 +192,7 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   Finding finding{.cause = Cause::bubble, .title = {}, .size = time.idle_share, .unit = "share idle"};
   finding.seconds = time.window - time.busiest;
   finding.title =
-      fmt::format("{} of a replica do not fill {} stages ({}): each idles for {:.0f} % of the pipeline's time",
+      fmt::format("{} of a replica do not fill {} stages ({}): each is idle for {:.0f} % of the pipeline's time",
                   counted(costs.microbatches, "micro-batch"), stages.size(), to_string(run.setup.layout.schedule),
                   100 * time.idle_share);
   finding.evidence = {
@@ -203,7 +203,7 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
     finding.title = "in the rehearsed part, " + finding.title;
     finding.evidence.insert(
         finding.evidence.begin(),
-        fmt::format("{} of the plan's {} micro-batches were run: the whole step idles no longer, a smaller share",
+        fmt::format("only {} of the plan's {} micro-batches ran: in a whole step the same idle time is a smaller share",
                     costs.microbatches, run.setup.planned_microbatches));
   }
   finding.changes = ways_to_fill(run, costs);
@@ -223,11 +223,41 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
     finding.changes = {
         {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
          .gain_seconds = finding.seconds * (1 - to_double(fewer) / to_double(chunks)),
-         .priced_by = fmt::format("{} of {} messages are left; the bubble grows, and is not counted", fewer, chunks)}};
+         .priced_by = fmt::format("{} of {} messages remain; that the bubble grows is not counted", fewer, chunks)}};
   else
     finding.changes = {
-        {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbours on a node"}};
+        {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbouring stages on a node"}};
   findings.push_back(std::move(finding));
+}
+
+// How often the gradients of a layer are summed in a step: after every micro-batch from ZeRO-2 on.
+double sums_per_step(const Layout& layout) { return layout.zero_stage >= 2 ? to_double(layout.num_microbatches()) : 1; }
+
+// How often its weights are gathered: by ZeRO-3 for each forward and each backward.
+double gathers_per_step(const Layout& layout) {
+  if (layout.zero_stage == 3 && !layout.keep_gathered)
+    return 2 * to_double(layout.num_microbatches());
+  return layout.zero_stage > 0 ? 1 : 0;
+}
+
+// What sends less than a ZeRO stage that exchanges messages for every micro-batch; it takes more memory.
+std::vector<Change> less_sharding(const Layout& layout, double seconds) {
+  const auto messages = [](const Layout& of) { return sums_per_step(of) + gathers_per_step(of); };
+  std::vector<Change> changes;
+  const auto add = [&](const char* setting, const Layout& then) {
+    if (messages(then) < messages(layout))
+      changes.push_back(
+          {.setting = setting,
+           .gain_seconds = seconds * (1 - messages(then) / messages(layout)),
+           .priced_by = fmt::format("{:g} instead of {:g} sums and gathers of a layer in a step; it takes more memory",
+                                    messages(then), messages(layout))});
+  };
+  Layout other = layout;
+  other.keep_gathered = true;
+  add("parallel.keep_gathered = true", other);
+  other.zero_stage = 1;
+  add("parallel.zero_stage = 1", other);
+  return changes;
 }
 
 void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
@@ -236,8 +266,9 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
     return;
   Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
-  finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, not overlapped",
-                              finding.seconds, setup.layout.data);
+  finding.title = fmt::format("{:.4g} s of a step go into {}summing gradients over {} replicas{}, not overlapped",
+                              finding.seconds, setup.layout.zero_stage == 3 ? "gathering weights and " : "",
+                              setup.layout.data, setup.layout.zero_stage >= 2 ? " in every micro-batch" : "");
   std::vector<double> bytes;
   for (const auto& rank : run.ranks)
     if (!rank.empty())
@@ -247,21 +278,27 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
                                     bytes_text(static_cast<std::size_t>(median_of(bytes))))};
   for (std::string& line : prediction_evidence(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
-  if (!setup.is_part_of_a_step())
+  if (setup.layout.zero_stage >= 2)
+    finding.changes = less_sharding(setup.layout, finding.seconds);
+  else if (!setup.is_part_of_a_step())
     finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "
                                                "reduction; other steps, other learning rate)",
                                                2 * setup.layout.global_batch),
                         .gain_seconds = finding.seconds / 2,
-                        .priced_by = "one reduction for twice the tokens; gain for as many tokens as now",
+                        .priced_by = "one reduction for twice the tokens; gain for the same number of tokens",
                         .grows_batch = true}};
-  if (setup.gradient_reduction == "state" &&
-      (setup.layout.precision == Precision::bf16 || setup.layout.precision == Precision::fp16))
+  if (setup.gradient_reduction == "state" && is_16_bits(setup.layout.precision)) {
+    const double sums = sums_per_step(setup.layout);
+    const double share = 2 * sums / (4 * sums + 2 * gathers_per_step(setup.layout));
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",
-         .gain_seconds = finding.seconds / (setup.layout.zero_stage == 0 ? 2 : 3),
+         .gain_seconds = finding.seconds * share,
          .priced_by = setup.layout.zero_stage == 0
                           ? "half the bytes"
-                          : "a third of the bytes: 2 of 4 of a gradient, none of the 2 of the weight that comes back"});
+                          : fmt::format("{:.0f} % fewer bytes: 2 instead of 4 per gradient, and the same 2 per "
+                                        "gathered weight",
+                                        100 * share)});
+  }
   findings.push_back(std::move(finding));
 }
 
@@ -285,8 +322,9 @@ void find_overhead(const StepProfile& profile, std::vector<Finding>& findings) {
   for (const RankProfile& rank : profile.ranks)
     other.push_back(rank.seconds[Phase::other]);
   finding.seconds = finding.size = median_of(other);
-  finding.title = fmt::format("{:.4g} s of a step lie outside of all phases", finding.seconds);
-  finding.evidence = {"hosts that are busy with other work, or steps so short that starting work shows"};
+  finding.title = fmt::format("{:.4g} s of a step are in no phase", finding.seconds);
+  finding.evidence = {
+      "hosts that are busy with other work, or steps that are so short that launching work takes a large part"};
   findings.push_back(std::move(finding));
 }
 
@@ -296,7 +334,7 @@ double exposed_seconds(const RecordedRun& run, const StepProfile& profile, Axis 
   double longest = 0;
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
     const double slow = phase == Phase::pipeline_comm ? 0 : seconds_of_slow_links(run, profile, rank, axis);
-    longest = std::max(longest, least_of_group(run, profile, rank, axis, phase) - slow);
+    longest = std::max(longest, min_of_group(run, profile, rank, axis, phase) - slow);
   }
   return longest;
 }

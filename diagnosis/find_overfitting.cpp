@@ -68,14 +68,14 @@ void find_overfitting(const RecordedRun& run, std::vector<Finding>& findings) {
     finding.size = last.loss / best.loss;
     finding.unit = "times the lowest validation loss";
     finding.title = fmt::format(
-        "the model learns the training text by heart: validation has risen from {:.4g} at step {} to {:.4g} "
+        "the model memorizes the training text: validation has risen from {:.4g} at step {} to {:.4g} "
         "at step {}, while training fell from {:.4g} to {:.4g}",
         best.loss, best.step, last.loss, last.step, best.training, last.training);
   } else if (last.loss > validation_gap * last.training &&
              last.loss - last.training > loss_course(run).chance(last.num_steps)) {
     finding.size = last.loss / last.training;
     finding.unit = "times the training loss";
-    finding.title = fmt::format("validation stands {:.0f} % above training: {:.4g} against {:.4g} at step {}",
+    finding.title = fmt::format("validation loss is {:.0f} % above training loss: {:.4g} against {:.4g} at step {}",
                                 100 * (finding.size - 1), last.loss, last.training, last.step);
   } else {
     return;
@@ -83,8 +83,8 @@ void find_overfitting(const RecordedRun& run, std::vector<Finding>& findings) {
   finding.risk = std::min(0.85, 0.3 + finding.size - 1);
   if (best.step != last.step && last.loss > validation_rise * best.loss)
     finding.changes.push_back(
-        {.setting = fmt::format("the weights of step {} are the best of this run (checkpoint.keep_every keeps such); "
-                                "run.steps = {} ends there",
+        {.setting = fmt::format("the weights of step {} are the best of this run (checkpoint.keep_every keeps such "
+                                "checkpoints); run.steps = {} ends there",
                                 best.step, best.step)});
   add_what_helps(run, finding);
   findings.push_back(std::move(finding));
@@ -103,7 +103,7 @@ void find_unfinished_warmup(const RecordedRun& run, std::vector<Finding>& findin
                   .size = peak / setup.peak_learning_rate,
                   .unit = "of the peak",
                   .risk = 0.3};
-  finding.title = fmt::format("the run ended inside the warm-up: the learning rate came to {:.3g}, of {:g}", peak,
+  finding.title = fmt::format("the run ended during the warm-up: the learning rate reached {:.3g} of {:g}", peak,
                               setup.peak_learning_rate);
   finding.evidence = {fmt::format("the warm-up has {}, the run {}", counted(setup.warmup_steps, "step"),
                                   counted(setup.total_steps, "step"))};

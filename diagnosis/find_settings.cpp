@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 // Products below are too small for units of 16 bits to be much faster.
-constexpr Index least_hidden_size = 256;
+constexpr Index min_hidden_size = 256;
 
 double typical_compute(const StepProfile& profile) {
   std::vector<double> seconds;
@@ -39,8 +39,7 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
   finding.evidence = {fmt::format("{} with {} each", counted(ranks, "rank"), counted(run.facts.threads, "thread"))};
   finding.changes = {
       {.setting = ranks > cores ? fmt::format("at most {} on this host", counted(cores, "rank"))
-                                : fmt::format("OMP_NUM_THREADS={}, or not set: Espalier then takes as many as there "
-                                              "are cores",
+                                : fmt::format("OMP_NUM_THREADS={}, or not set: then Espalier uses one thread per core",
                                               cores / ranks),
        .gain_seconds = finding.seconds,
        .priced_by = "the turns of the other threads; waiting at barriers costs more"}};
@@ -56,7 +55,7 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
 // fp64 proves, it does not train; fp32 is what there is where 16 bits have no units of their own.
 void find_wide_numbers(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   const bool is_fp64 = run.setup.layout.precision == Precision::fp64;
-  const bool fp32_is_slow = run.facts.fast_16_bits && run.setup.shape.hidden_size >= least_hidden_size;
+  const bool fp32_is_slow = run.facts.fast_16_bits && run.setup.shape.hidden_size >= min_hidden_size;
   if (!is_fp64 && !(run.setup.layout.precision == Precision::fp32 && fp32_is_slow))
     return;
   const char* const narrower = run.facts.fast_16_bits ? "bf16" : "fp32";
@@ -65,11 +64,11 @@ void find_wide_numbers(const RecordedRun& run, const StepProfile& profile, std::
   finding.seconds = (1 - 1 / finding.size) * typical_compute(profile);
   finding.title = fmt::format("the run computes in {}, {} times as wide as {}", to_string(run.setup.layout.precision),
                               finding.size, narrower);
-  finding.evidence = {is_fp64 ? "fp64 is for proofs that layouts agree; no training needs it"
-                              : "this machine multiplies 16 bits on units of their own"};
+  finding.evidence = {is_fp64 ? "fp64 is for tests of layouts; training does not need it"
+                              : "this machine has matrix units for 16-bit types"};
   finding.changes = {{.setting = fmt::format("precision.compute = \"{}\"", narrower),
                       .gain_seconds = finding.seconds,
-                      .priced_by = "forward and backward by the bytes of a number, which is the most"}};
+                      .priced_by = "forward and backward in proportion to the bytes of a number, an upper bound"}};
   findings.push_back(std::move(finding));
 }
 

@@ -16,15 +16,15 @@ namespace espalier {
 namespace {
 
 constexpr std::size_t window_steps = 32;
-constexpr std::size_t least_steps = 8;  // before which nothing is far from anything
+constexpr std::size_t min_steps = 8;    // before which nothing is far from anything
 constexpr double far_away = 6;          // standard deviations
-constexpr double least_spread = 0.01;   // of the median
+constexpr double min_deviation = 0.01;  // of the median
 constexpr double loss_rise = 1.1;
 constexpr double norm_rise = 3;
 constexpr double skipped_share = 0.02;
 constexpr double collapse = 1024;
 
-void add_spikes(const RecordedRun& run, Cause cause, const char* what, double RecordedStep::*value, double least_rise,
+void add_spikes(const RecordedRun& run, Cause cause, const char* what, double RecordedStep::*value, double min_rise,
                 std::vector<Finding>& findings) {
   std::vector<Index> steps;
   std::vector<double> values;
@@ -32,7 +32,7 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
     steps.push_back(step.times.step);
     values.push_back(step.*value);
   }
-  const std::vector<Spike> spikes = find_spikes(steps, values, least_rise);
+  const std::vector<Spike> spikes = find_spikes(steps, values, min_rise);
   if (spikes.empty())
     return;
   const Spike& worst =
@@ -45,10 +45,10 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
                               counted(static_cast<Index>(spikes.size()), "spike"), what, worst.first_step, worst.before,
                               worst.value);
   finding.risk = std::min(0.9, 0.3 + 0.1 * static_cast<double>(spikes.size()));
-  finding.evidence = {fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
-                                  spikes.size() > where.size() ? ", ..." : ""),
-                      fmt::format("the largest stands {:.0f} standard deviations above the {} steps before it", worst.z,
-                                  worst.num_before)};
+  finding.evidence = {
+      fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
+                  spikes.size() > where.size() ? ", ..." : ""),
+      fmt::format("the largest is {:.0f} standard deviations above the {} steps before it", worst.z, worst.num_before)};
   finding.changes = {calmer(run)};
   findings.push_back(std::move(finding));
 }
@@ -73,7 +73,7 @@ void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
     return;
   Finding finding{.cause = Cause::not_finite, .title = {}, .risk = 1, .verdict = "not finite"};
   finding.title = fmt::format("{} at step {}", not_finite_in(*found, scales_loss), found->times.step);
-  if (findings.empty())  // else a divergence has told them
+  if (findings.empty())  // else a divergence has reported them
     add_causes_of_instability(run, found->times.step, finding);
   if (scales_loss)
     finding.changes.push_back({.setting = "precision.compute = \"bf16\""});
@@ -92,15 +92,15 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
     Finding finding{
         .cause = Cause::loss_scale_collapse, .title = {}, .size = highest / last.loss_scale, .unit = "times lower"};
     finding.title = fmt::format("the loss scale has fallen from {:g} to {:g}{}", highest, last.loss_scale,
-                                lowest ? ", as low as it may" : "");
+                                lowest ? ", its minimum" : "");
     finding.risk = 0.8;
-    finding.evidence = {"gradients overflow fp16 again and again; small ones are lost meanwhile"};
+    finding.evidence = {"gradients overflow fp16 repeatedly; meanwhile small ones are lost"};
     finding.changes = {{.setting = "precision.compute = \"bf16\""}, calmer(run)};
     findings.push_back(std::move(finding));
   }
 }
 
-// In every precision: fp16 skips what overflows under the loss scale, the spike guard what it is told to. What was
+// In every precision: fp16 skips what overflows under the loss scale, the spike guard by its policy. What was
 // skipped before the first step of the record is not known to be of it.
 void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) {
   Index anomalies = 0;
@@ -126,7 +126,7 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
   }
   if (anomalies > 0) {
     finding.evidence.push_back(
-        fmt::format("{} were spikes or not finite, which stability.on_spike = \"skip\" passes over", anomalies));
+        fmt::format("{} were spikes or not finite, which stability.on_spike = \"skip\" skips", anomalies));
     finding.changes.push_back(calmer(run));
   }
   findings.push_back(std::move(finding));
@@ -134,18 +134,18 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
 
 }  // namespace
 
-std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double least_rise) {
+std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double min_rise) {
   std::vector<Spike> spikes;
   std::vector<double> before;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i]))
       continue;
-    if (before.size() >= least_steps) {
+    if (before.size() >= min_steps) {
       const std::vector<double> window(
           before.end() - static_cast<std::ptrdiff_t>(std::min(before.size(), window_steps)), before.end());
-      const auto [middle, deviation] = robust_spread(window);
-      const double z = (values[i] - middle) / std::max(deviation, least_spread * std::abs(middle));
-      if (z > far_away && values[i] > least_rise * middle) {
+      const auto [middle, deviation] = robust_deviation(window);
+      const double z = (values[i] - middle) / std::max(deviation, min_deviation * std::abs(middle));
+      if (z > far_away && values[i] > min_rise * middle) {
         const bool goes_on = !spikes.empty() && i > 0 && spikes.back().last_step == steps[i - 1];
         if (!goes_on)
           spikes.push_back({.first_step = steps[i], .before = middle, .num_before = window.size()});

@@ -20,9 +20,9 @@ struct Spike {
 };
 
 /// The spikes of a series by step. A value is compared with the median of up to 32 before it that are no spikes, its
-/// spread is 1.4826 times their median absolute deviation, at least 1 % of the median: z > 6 is one, as long as it is
-/// `least_rise` times the median. The first eight values are taken as they are. Pure.
-std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double least_rise);
+/// standard deviation is 1.4826 times their median absolute deviation, at least 1 % of the median: z > 6 is one, as
+/// long as it is `min_rise` times the median. The first eight values are taken as they are. Pure.
+std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double min_rise);
 
 /// What endangers the training: losses that are no numbers, that rise or never fall, spikes of loss and gradient norm,
 /// skipped steps, a loss scale that has collapsed, validation that stands far above training, a rate that never came

@@ -23,7 +23,7 @@ bool tensor_crosses_nodes(const RecordedRun& run) {
   return false;
 }
 
-// What the same messages would take inside a node, where [emulate] tells both links: t = K latency + bytes / bandwidth
+// What the same messages would take inside a node, where [emulate] has both links: t = K latency + bytes / bandwidth
 // gives the number of messages in a row, K.
 Change inside_nodes(const RecordedRun& run, double seconds) {
   const EmulatedLinks& links = run.setup.links;
@@ -45,7 +45,7 @@ Change inside_nodes(const RecordedRun& run, double seconds) {
   return change;
 }
 
-// A layout with half the tensor ranks, and what that leaves out of its price.
+// A layout with half the tensor ranks, and what that leaves out of its estimate.
 struct FewerRanks {
   std::string setting;
   std::string half;         // of what each rank then has half
@@ -81,29 +81,29 @@ std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
 }
 
 // Rings of half the ranks send (t/2 - 1) / (t/2) of a micro-batch where t ranks sent (t - 1) / t; with twice the
-// replicas each has half the micro-batches, with twice the stages half the layers. The first way that has room.
+// replicas each has half the micro-batches, with twice the stages half the layers. The first way that fits.
 Change fewer_tensor_ranks(const RunSetup& setup, int degree, double seconds) {
   Change unpriced{.setting = "a smaller parallel.tensor, with more stages or replicas"};
   if (degree % 2 != 0)
     return unpriced;
   std::string too_large;
   for (const FewerRanks& way : ways_to_fewer_ranks(setup)) {
-    const LayoutRoom room = room_for(setup, way.layout);
-    if (room.answer == LayoutRoom::Answer::too_large) {
+    const LayoutFit fit = fit_of(setup, way.layout);
+    if (fit.answer == LayoutFit::Answer::too_large) {
       if (too_large.empty())
-        too_large = fmt::format("not {}: it {}", way.setting, room.text);
+        too_large = fmt::format("not {}: it {}", way.setting, fit.text);
       continue;
     }
     return {.setting = way.setting,
             .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
             .priced_by = fmt::format(
                 "rings of half the ranks, {}; {} not counted; {}{}", way.half, way.not_counted,
-                room.answer == LayoutRoom::Answer::fits ? "it fits: " : "whether it fits is not known: ", room.text)};
+                fit.answer == LayoutFit::Answer::fits ? "it fits: " : "whether it fits is not known: ", fit.text)};
   }
   return too_large.empty() ? unpriced : Change{.setting = too_large};
 }
 
-// Nothing where the run tells of no memory, or its file is not there any more.
+// Nothing where the run has no memory on record, or its file is not there any more.
 std::optional<Cluster> machine_of(const RunSetup& setup) {
   std::optional<Cluster> machine;
   try {
@@ -143,14 +143,14 @@ void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector
   findings.push_back(std::move(finding));
 }
 
-LayoutRoom room_for(const RunSetup& setup, const Layout& layout) {
+LayoutFit fit_of(const RunSetup& setup, const Layout& layout) {
   if (setup.planned_microbatches > 0)
     return {.text = "the model of a rehearsal is a tiny one"};
   if (!is_priced(layout.precision))
     return {.text = fmt::format("the planner has no {}", to_string(layout.precision))};
   const std::optional<Cluster> machine = machine_of(setup);
   if (!machine)
-    return {.text = "neither run.device_memory nor run.cluster tells what a device has"};
+    return {.text = "neither run.device_memory nor run.cluster says how much memory a device has"};
   PlanProblem problem{.model = setup.shape,
                       .cluster = *machine,
                       .implementation = espalier_implementation(machine->device.moves_messages),
@@ -162,9 +162,9 @@ LayoutRoom room_for(const RunSetup& setup, const Layout& layout) {
   price.memory_bytes = peak_bytes(price.memory);
   price.peak_stage = peak_stage(price.memory);
   if (std::string reason = why_too_large(problem, price); !reason.empty())
-    return {LayoutRoom::Answer::too_large, std::move(reason)};
-  return {LayoutRoom::Answer::fits, fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
-                                                bytes_text(price.memory_bytes), room_text(problem))};
+    return {LayoutFit::Answer::too_large, std::move(reason)};
+  return {LayoutFit::Answer::fits, fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
+                                               bytes_text(price.memory_bytes), room_text(problem))};
 }
 
 }  // namespace espalier

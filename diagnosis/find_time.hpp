@@ -29,9 +29,9 @@ bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile);
 
 /// Seconds that the ranks of a group along `axis` spend on an exchange, and not on waiting: the least of `phase` of
 /// any, since who came last waited for nobody.
-double least_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase);
+double min_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase);
 
-/// Of them, those that a link costs which the start found slow; `axis` joins replicas or tensor ranks.
+/// Of them, those that a link costs which the launch found slow; `axis` joins replicas or tensor ranks.
 double seconds_of_slow_links(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis);
 
 /// What the layout costs as it was chosen: uneven stages, the bubble, what of gradient reduction and tensor
@@ -45,18 +45,18 @@ double exposed_seconds(const RecordedRun& run, const StepProfile& profile, Axis 
 std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase);
 
 /// What the exchanges of tensor ranks cost: across nodes, where they may be moved inside; else of a smaller degree,
-/// where the planner says that it has room. Adds a finding where there are such ranks.
+/// where the planner says that it fits. Adds a finding where there are such ranks.
 void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings);
 
 /// What the planner says of the memory of another layout of a run.
-struct LayoutRoom {
+struct LayoutFit {
   enum class Answer { fits, too_large, unknown };
   Answer answer = Answer::unknown;
   std::string text;  ///< "stage 0 needs 1.20 GiB, a device has ...", why_too_large(), or why it is not known
 };
 
-/// Room is what run.device_memory gives, else what the device of run.cluster has.
-LayoutRoom room_for(const RunSetup& setup, const Layout& layout);
+/// A device has what run.device_memory gives, else what the device of run.cluster has.
+LayoutFit fit_of(const RunSetup& setup, const Layout& layout);
 
 /// Choices of whoever started the run that make all of its ranks slow, whatever the layout: more threads than cores,
 /// numbers wider than training needs. None where operations are imitated.

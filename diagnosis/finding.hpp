@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// A rank, stage or replica as an index of a vector, which compilers want to be told (-Wsign-conversion).
+/// A rank, stage or replica as an index of a vector, which compilers want spelled out (-Wsign-conversion).
 constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What can be wrong with a run. The words of `diagnose --json` and of docs/diagnose.md.
@@ -45,7 +45,7 @@ enum class Cause {
 };
 const char* to_string(Cause cause);
 
-/// The parts of a diagnosis, in the order in which they are told.
+/// The parts of a diagnosis, in the order in which they are printed.
 enum class Concern { end, time, stability };
 const char* to_string(Concern concern);
 Concern concern_of(Cause cause);

@@ -20,9 +20,9 @@ constexpr Index short_warmup = 10;   // steps
 constexpr Index long_warmup = 2000;  // steps
 constexpr Index early_steps = 100;   // in which a warm-up would have helped
 constexpr double fast_decay = 1e-3;  // of a weight in a step: it is gone in a thousand
-constexpr double least_beta2 = 0.9;
-constexpr double most_beta1 = 0.97;
-constexpr double most_eps = 1e-5;    // the root of a second moment is often smaller
+constexpr double min_beta2 = 0.9;
+constexpr double max_beta1 = 0.97;
+constexpr double max_eps = 1e-5;     // the root of a second moment is often smaller
 constexpr Index few_tokens = 512;    // of a step
 constexpr double like_noise = 0.98;  // of ln(vocabulary)
 
@@ -66,8 +66,9 @@ void add_missing_warmup(const RecordedRun& run, Index step, Finding& finding) {
   if (warmup >= std::min(short_warmup, usual) || step > early_steps)
     return;
   add_cause(finding,
-            warmup == 0 ? "there is no warm-up: the first updates take the full rate, while Adam's moments know little"
-                        : fmt::format("the warm-up is over after {}", counted(warmup, "step")),
+            warmup == 0
+                ? "there is no warm-up: the first updates use the full rate, while Adam's moments are still inaccurate"
+                : fmt::format("the warm-up is over after {}", counted(warmup, "step")),
             fmt::format("optimizer.warmup_steps = {} (now {})", usual, warmup));
 }
 
@@ -90,17 +91,17 @@ void add_clipping(const RecordedRun& run, Finding& finding) {
               "optimizer.clip_grad_norm = 1.0 (now 0: none)");
   else if (num_clipped > 0)
     finding.evidence.push_back(
-        fmt::format("the gradient norm stands above optimizer.clip_grad_norm = {:g} in {} of {}, at most at {:.3g}: "
-                    "clipping shortens it, and Adam makes up for that",
+        fmt::format("the gradient norm is above optimizer.clip_grad_norm = {:g} in {} of {}, at most {:.3g}: clipping "
+                    "has little effect, because Adam rescales the update",
                     clip, num_clipped, counted(static_cast<Index>(run.steps.size()), "step"), longest));
 }
 
 void add_moments(const RunSetup& setup, Finding& finding) {
-  if (setup.beta2 < least_beta2)
+  if (setup.beta2 < min_beta2)
     add_cause(finding, fmt::format("optimizer.beta2 = {:g} forgets at once how large gradients are", setup.beta2),
               "optimizer.beta2 = 0.95");
-  if (setup.beta1 > most_beta1)
-    add_cause(finding, fmt::format("optimizer.beta1 = {:g} goes on in the direction of long ago", setup.beta1),
+  if (setup.beta1 > max_beta1)
+    add_cause(finding, fmt::format("optimizer.beta1 = {:g} keeps the direction of old gradients", setup.beta1),
               "optimizer.beta1 = 0.9");
 }
 
@@ -126,13 +127,13 @@ void add_early_end(const RecordedRun& run, double peak, Finding& finding) {
   const Index decay = run.setup.decay_steps;
   if (decay > 0 && decay < run.steps.back().times.step / 2)
     add_cause(finding,
-              fmt::format("the learning rate came to its minimum at step {}, with {} to go", decay,
+              fmt::format("the learning rate reached its minimum at step {}, with {} to go", decay,
                           counted(run.steps.back().times.step - decay, "step")),
               fmt::format("optimizer.decay_steps = 0 (the last step; now {})", decay));
   const Index usual = usual_warmup_steps(run);
   if (run.setup.warmup_steps > std::max(usual, num_steps / 2) && peak < 0.9 * run.setup.peak_learning_rate)
     add_cause(finding,
-              fmt::format("the warm-up of {} lets the rate come to {:.2g} only, of {:g}",
+              fmt::format("in the warm-up of {} the rate reaches only {:.2g} of {:g}",
                           counted(run.setup.warmup_steps, "step"), peak, run.setup.peak_learning_rate),
               fmt::format("optimizer.warmup_steps = {} (now {})", usual, run.setup.warmup_steps));
 }
@@ -141,14 +142,14 @@ void add_early_end(const RecordedRun& run, double peak, Finding& finding) {
 void add_lost_updates(const RecordedRun& run, Finding& finding) {
   const RunSetup& setup = run.setup;
   const double per_weight = setup.clip_grad_norm / std::sqrt(static_cast<double>(num_parameters(setup.shape)));
-  if (setup.clip_grad_norm > 0 && setup.eps <= most_eps && per_weight < setup.eps)
+  if (setup.clip_grad_norm > 0 && setup.eps <= max_eps && per_weight < setup.eps)
     add_cause(
         finding,
         fmt::format("clipping to a norm of {:g} leaves {:.2g} to each weight, less than optimizer.eps = {:g}: its "
                     "update is lost",
                     setup.clip_grad_norm, per_weight, setup.eps),
         fmt::format("optimizer.clip_grad_norm = 1.0 (now {:g})", setup.clip_grad_norm));
-  if (setup.eps > most_eps)
+  if (setup.eps > max_eps)
     add_cause(finding,
               fmt::format("optimizer.eps = {:g} is larger than most gradients, and holds updates back", setup.eps),
               "optimizer.eps = 1e-8");
@@ -210,8 +211,8 @@ void add_causes_of_standstill(const RecordedRun& run, Finding& finding) {
   if (run.facts.unigram_loss > like_noise * guessing)
     add_cause(
         finding,
-        fmt::format("all tokens of the vocabulary occur about equally often ({:.4g} nats a token of at most {:.4g}): "
-                    "text does not look so, encrypted or compressed data do, or tokens of another width",
+        fmt::format("all tokens of the vocabulary occur about equally often ({:.4g} nats per token of at most {:.4g}): "
+                    "text is not like that; encrypted or compressed data are, or tokens of another width",
                     run.facts.unigram_loss, guessing),
         "look at the files of data.train: were they packed from text, with the tokenizer of this vocabulary?");
   if (finding.changes.empty())

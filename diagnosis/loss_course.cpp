@@ -15,7 +15,7 @@ double scatter(const std::vector<double>& losses) {
   std::vector<double> differences;
   for (std::size_t i = 1; i < losses.size(); ++i)
     differences.push_back(losses[i] - losses[i - 1]);
-  return robust_spread(std::move(differences)).deviation / std::numbers::sqrt2;
+  return robust_deviation(std::move(differences)).deviation / std::numbers::sqrt2;
 }
 
 }  // namespace

@@ -14,14 +14,14 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
-#include "io/records/run_positions.hpp"
+#include "io/records/run_progress.hpp"
 #include "io/records/trace_file.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
+constexpr double max_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
 
 // False also where nobody may look: for guesses.
 bool is_there(const Path& path) {
@@ -35,11 +35,11 @@ bool is_given(const Path& path) {
   const bool found = std::filesystem::exists(path, error);
   if (error)
     throw Error(ExitCode::usage,
-                {.what = "a directory of the run cannot be looked into",
+                {.what = "a directory of the run cannot be read",
                  .where = path.parent_path().string(),
                  .got = error.message(),
                  .wanted = "a directory that may be read and entered",
-                 .todo = "look at its rights (ls -ld) and those of what it lies in, or ask its owner"});
+                 .todo = "check its permissions and those of its parent directories (ls -ld), or ask its owner"});
   return found;
 }
 
@@ -78,7 +78,7 @@ std::string what_is_at(const Path& path) {
 
 [[noreturn]] void throw_no_run(const Path& path) {
   const std::vector<std::string> near = runs_near(path);
-  throw Error(ExitCode::usage, {.what = "this is not the directory of a run",
+  throw Error(ExitCode::usage, {.what = "this is not a run directory",
                                 .where = path.empty() ? "an empty path" : path.string(),
                                 .got = what_is_at(path),
                                 .wanted = "run.directory of a run of `espalier train`",
@@ -154,22 +154,23 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
   return facts;
 }
 
-std::vector<RecordedStart> starts_of(const RunRecord& record, const Path& path) {
-  std::vector<RecordedStart> starts;
+std::vector<RecordedLaunch> launches_of(const RunRecord& record, const Path& path) {
+  std::vector<RecordedLaunch> launches;
   try {
     if (record.details.contains("history"))
-      for (const nlohmann::json& start : list_field(record.details, "history"))
-        starts.push_back({field<Index>(start, "first_step", steps_range), values_field<std::string>(start, "changes")});
+      for (const nlohmann::json& launch : list_field(record.details, "history"))
+        launches.push_back(
+            {field<Index>(launch, "first_step", steps_range), values_field<std::string>(launch, "changes")});
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
-  return starts;
+  return launches;
 }
 
 std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::vector<std::string>& gaps) {
   if (!is_given(path)) {
     gaps.emplace_back(
-        "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
+        "no prediction.json: measured times are compared only among ranks and with the simulated schedule");
     return std::nullopt;
   }
   const nlohmann::json json = read_run_json(path);
@@ -194,11 +195,11 @@ std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::ve
   if (prediction.stages.size() != static_cast<std::size_t>(stages))
     throw_damaged(path.string(), "prediction.json is not of this run", counted(std::ssize(prediction.stages), "stage"),
                   fmt::format("{}, as config.toml says", stages),
-                  "take the file from a copy, or remove it: times are then compared among ranks only");
+                  "restore the file from a copy, or remove it: then times are compared only among ranks");
   return prediction;
 }
 
-// A start that ended in order has done a step, unless all of them were done before.
+// A launch that ended in order has done a step, unless all of them were done before.
 bool has_trained(const RecordedRun& run) {
   const bool in_order = run.record.state == "completed" || run.record.state == "preempted";
   return in_order && (run.setup.total_steps == 0 || run.facts.first_step <= run.setup.total_steps);
@@ -210,7 +211,7 @@ std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vecto
   const bool given = is_given(path);
   std::vector<Value> lines = given ? read(path) : std::vector<Value>();
   if (given && lines.empty() && has_trained(run))
-    throw_damaged(path.string(), "the run has trained, and its record is empty", "no whole line",
+    throw_damaged(path.string(), "the run has trained, but its record is empty", "no whole line",
                   fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
   return lines;
 }
@@ -236,7 +237,7 @@ std::vector<RecordedStep> steps_of(RecordedRun& run) {
   if (const std::string hole = hole_in(steps, run.facts.steps_done); !hole.empty())
     run.gaps.push_back("metrics.jsonl has " + hole);
   if (steps.empty() && has_trained(run))
-    throw_damaged(path.string(), "the run has trained, and its record is missing", "no such file",
+    throw_damaged(path.string(), "the run has trained, but its record is missing", "no such file",
                   fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
   if (steps.empty())
     run.gaps.emplace_back(run.life == Life::alive ? "no step was finished yet"
@@ -273,11 +274,11 @@ std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
     run.gaps.push_back(fmt::format("ranks/ has no times of {}: {}", ranks_text(missing),
                                    missing == std::vector<std::size_t>{0}
                                        ? "those in metrics.jsonl are taken"
-                                       : "where the time goes is told of all ranks or not at all"));
+                                       : "times are shown only if all ranks have them"));
   return ranks;
 }
 
-// Has the last start done a step after which it wrote trace/? A start that was killed wrote it after the last of them.
+// Has the last launch done a step after which it wrote trace/? One that was killed wrote it after the last of them.
 bool has_traced(const RecordedRun& run) {
   const RunSetup& setup = run.setup;
   const Index last = setup.trace_first_step + setup.trace_steps - 1;
@@ -296,7 +297,7 @@ std::vector<Path> traces_of(RecordedRun& run) {
       missing.push_back(rank);
       continue;
     }
-    read_trace(path);  // damage is told before anything is drawn
+    read_trace(path);  // damage is reported before anything is drawn
     traces[rank] = path;
   }
   const bool has_none = missing.size() == traces.size();
@@ -331,20 +332,20 @@ double time_of_change(const Path& path) {
 
 double last_sign_of_life_in(const RecordedRun& run) {
   double last = std::max(time_of_change(run.directory / "run.json"), time_of_change(run.directory / "metrics.jsonl"));
-  for (const Position& position : run.positions)
-    last = std::max(last, position.alive);
+  for (const RankProgress& progress : run.rank_progress)
+    last = std::max(last, progress.alive);
   return last;
 }
 
 Life life_of(const RecordedRun& run) {
   if (run.record.state != "running")
-    return Life::signed_off;
+    return Life::ended;
   if (run.record.host == host_name())
     return is_alive_here(run.record) ? Life::alive : Life::gone;
-  return run.read_at - run.last_sign_of_life < most_silent_seconds ? Life::alive : Life::silent;
+  return run.read_at - run.last_sign_of_life < max_silent_seconds ? Life::alive : Life::silent;
 }
 
-// Those of the last start: an earlier one may have had more. 0: it ended before it wrote how many.
+// Those of the last launch: an earlier one may have had more. 0: it ended before it wrote how many.
 int world_size_of(const RecordedRun& run) {
   if (run.facts.ranks > 0)
     return run.facts.ranks;
@@ -372,10 +373,10 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.directory = directory;
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
-  run.starts = starts_of(run.record, directory / "run.json");
+  run.launches = launches_of(run.record, directory / "run.json");
   run.config = read_run_file(directory / "config.toml", LargestFile::config);
   run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
-  run.positions = run_positions(directory);
+  run.rank_progress = run_progress(directory);
   run.read_at = seconds_of(std::chrono::system_clock::now());
   run.last_sign_of_life = last_sign_of_life_in(run);
   run.life = life_of(run);

@@ -26,11 +26,11 @@ constexpr RealRange allowed_seconds{.min = 0, .max = 1e12};
 constexpr RealRange allowed_scale{.min = 0, .max = 1e18};
 constexpr RealRange allowed_rate{.min = 0, .max = 1e38};
 
-// A resolved config has all keys: one that is missing is from another version, and a default would tell another story.
+// A resolved config has all keys: one that is missing is from another version, and a default would be wrong.
 void require(bool given, const char* key, const Path& path) {
   if (!given)
     throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", fmt::format("no {}", key),
-                  "all keys that say how the work was cut");
+                  "all keys of the layout");
 }
 
 ConfigReader reader_of(const std::string& config, const Path& path) {
@@ -55,7 +55,7 @@ void read_mesh(ConfigReader& reader, int world_size, const Path& path, Layout& l
   if (world_size == 0)
     world_size = static_cast<int>(std::min(tensor * pipeline * std::max<Index>(data, 1), allowed_degree.max));
   if (tensor > world_size || pipeline > world_size)
-    throw_damaged(path.string(), "the layout needs more ranks than left a record",
+    throw_damaged(path.string(), "the layout needs more ranks than have records",
                   fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
   layout.tensor = static_cast<int>(tensor);
   layout.pipeline = static_cast<int>(pipeline);
@@ -102,7 +102,8 @@ Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout 
           path);
   read_word(reader, "precision", "compute", layout.precision, all_precisions());
   layout.virtual_stages = static_cast<int>(virtual_stages);
-  layout.zero_stage = layout.data > 1 ? static_cast<int>(zero_stage) : 0;
+  layout.zero_stage = static_cast<int>(zero_stage);
+  layout.zero_stage = layout.acting_zero_stage();
   return layout;
 }
 
@@ -189,10 +190,10 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
     throw_damaged(wrong.front().substr(0, colon), "config.toml is not one that `espalier train` resolved",
                   wrong.front().substr(colon + 2));
   }
-  const std::vector<std::string> impossible = problems(setup.shape);
+  const std::vector<BrokenRule> impossible = broken_rules(setup.shape);
   if (!impossible.empty() || Index{setup.layout.pipeline} * setup.layout.virtual_stages > setup.shape.num_layers)
     throw_damaged(path.string(), "config.toml describes a model that cannot be built",
-                  impossible.empty() ? "more stages than layers" : impossible.front());
+                  impossible.empty() ? "more stages than layers" : impossible.front().sentence());
   const std::vector<Index>& layers = setup.layout.layers;
   if (!layers.empty() && std::accumulate(layers.begin(), layers.end(), Index{0}) != setup.shape.num_layers)
     throw_damaged(path.string(), "parallel.layers_per_stage and model.num_layers disagree",

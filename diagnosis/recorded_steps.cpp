@@ -62,8 +62,8 @@ std::string negative_time(const StepTimes& times) {
 }
 
 constexpr const char* without_the_line =
-    "take the file from a copy, or remove this line: its step is then left out; one of another version of Espalier: "
-    "read it with that version";
+    "restore the file from a copy, or remove this line (then its step is left out); if another version of Espalier "
+    "wrote it, use that version";
 
 template <class Value>
 std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
@@ -72,19 +72,19 @@ std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
   for (const Json& line : read_metrics(path)) {
     const std::string where = fmt::format("{}:{}", path.string(), ++number);
     if (!line.is_object())
-      throw_damaged(where, "a line is no step", "what is no JSON object", "one object a line, as train writes it",
-                    without_the_line);
+      throw_damaged(where, "a line is not a step", "text that is not a JSON object",
+                    "one object per line, as train writes it", without_the_line);
     try {
       values.push_back(read(line));
     } catch (const std::exception& error) {
-      throw_damaged(where, "a line has not the fields of a step",
+      throw_damaged(where, "a line does not have the fields of a step",
                     fmt::format("{} in {:.80}", error.what(), json_text(line)),
                     "the fields of this version (docs/running.md)", without_the_line);
     }
     if (values.size() > 1 && times_of(values.back()).step <= times_of(values[values.size() - 2]).step)
       throw_damaged(
           where, "steps are not in order",
-          fmt::format("step {} behind step {}", times_of(values.back()).step, times_of(values[values.size() - 2]).step),
+          fmt::format("step {} after step {}", times_of(values.back()).step, times_of(values[values.size() - 2]).step),
           "each step once, in the order of training", without_the_line);
     if (const std::string negative = negative_time(times_of(values.back())); !negative.empty())
       throw_damaged(where, "a step has a time below 0", negative, "seconds, 0 or more", without_the_line);

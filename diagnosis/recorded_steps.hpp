@@ -29,7 +29,7 @@ struct StepTimes {
 
 /// A line of metrics.jsonl.
 struct RecordedStep {
-  double loss = 0;  ///< nats a token
+  double loss = 0;  ///< nats per token
   double learning_rate = 0;
   double gradient_norm = 0;
   double loss_scale = 1;
@@ -45,7 +45,7 @@ struct RecordedStep {
 };
 
 /// The lines of metrics.jsonl, and of a rank's file; a torn last line is passed over.
-/// @throws Error (data) with file and line: what is no JSON object, lacks a field, or has a time below 0.
+/// @throws Error (data) with file and line: text that is not a JSON object, lacks a field, or has a time below 0.
 std::vector<RecordedStep> read_recorded_steps(const Path& path);
 std::vector<StepTimes> read_step_times(const Path& path);
 

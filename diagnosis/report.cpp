@@ -20,7 +20,7 @@ extern const char* const report_page;  // diagnosis/page/ with Chart.js, put tog
 
 namespace {
 
-constexpr std::uintmax_t most_bytes_at_end = 256u << 20;
+constexpr std::uintmax_t max_bytes_at_end = 256u << 20;
 
 // JSON inside of an element: no "</script>", and no "<!--", can stand in it.
 std::string inside_script(const std::string& json) {
@@ -67,7 +67,7 @@ void write_report(const RecordedRun& run, const Path& output) {
 
 std::string write_report_at_end(const Path& run) noexcept {
   try {
-    if (const std::uintmax_t bytes = bytes_of_records(run); bytes > most_bytes_at_end)
+    if (const std::uintmax_t bytes = bytes_of_records(run); bytes > max_bytes_at_end)
       return fmt::format("the records of this run are {}: `espalier report {}` draws them", bytes_text(bytes),
                          run.string());
     write_report(read_recorded_run(run), run / "report.html");

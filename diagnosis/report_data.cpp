@@ -37,10 +37,11 @@ std::string cause_of(const RecordedRun& run, const Finding* grave) {
           run.record.pid, run.record.host);
     case Life::silent:
       return fmt::format(
-          "run.json says running, but there is no sign of life since {:%Y-%m-%d %H:%M} UTC; whether process {} on {} "
+          "run.json says running, but no progress has been recorded since {:%Y-%m-%d %H:%M} UTC; whether process {} on "
+          "{} "
           "still runs cannot be seen from here. `espalier diagnose` says where its ranks were.",
           fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), run.record.pid, run.record.host);
-    case Life::signed_off:
+    case Life::ended:
     case Life::alive: break;
   }
   const std::string spoilt = grave != nullptr ? grave->title : "";
@@ -52,7 +53,7 @@ Diagnosis diagnosis_for_page(const RecordedRun& run, std::vector<std::string>& g
   try {
     return diagnose(run);
   } catch (const Error& error) {
-    gaps.push_back(fmt::format("what stands out: {}", error.report().what));
+    gaps.push_back(fmt::format("findings: {}", error.report().what));
     return {};
   }
 }
@@ -152,9 +153,9 @@ ReportJson facts_of(const RecordedRun& run) {
 // Behind the first, which is where the curves begin.
 ReportJson restarts_of(const RecordedRun& run) {
   ReportJson restarts = ReportJson::array();
-  for (const RecordedStart& start : run.starts)
-    if (start.first_step > 1)
-      restarts.push_back({{"first_step", start.first_step}, {"changes", start.changes}});
+  for (const RecordedLaunch& launch : run.launches)
+    if (launch.first_step > 1)
+      restarts.push_back({{"first_step", launch.first_step}, {"changes", launch.changes}});
   return restarts;
 }
 

@@ -10,10 +10,10 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_points = 3000;  // of a curve
-constexpr std::size_t most_columns = 300;  // of the phases over steps
-constexpr std::size_t most_ranks = 64;     // that one looks at together
-constexpr std::size_t most_stages = 32;
+constexpr std::size_t max_points = 3000;  // of a curve
+constexpr std::size_t max_columns = 300;  // of the phases over steps
+constexpr std::size_t max_ranks = 64;     // that one looks at together
+constexpr std::size_t max_stages = 32;
 
 // Less than this share of a step nobody could see.
 constexpr double visible_share = 2e-3;
@@ -26,7 +26,7 @@ ReportJson curve(const RecordedRun& run, Value value) {
     if (const auto y = value(step))
       points.push_back({static_cast<double>(step.times.step), *y});
   ReportJson curve = ReportJson::array();
-  for (const CurvePoint& point : thin_out(points, most_points))
+  for (const CurvePoint& point : thin_out(points, max_points))
     curve.push_back({point.x, number_data(point.y)});
   return curve;
 }
@@ -76,15 +76,15 @@ double work(const PhaseSeconds& seconds) {
   return seconds[Phase::forward] + seconds[Phase::backward] + seconds[Phase::optimizer] + seconds[Phase::data];
 }
 
-// At most most_ranks, those with most work, by rank.
+// At most max_ranks, those with most work, by rank.
 std::vector<std::size_t> ranks_to_show(const std::vector<PhaseSeconds>& ranks) {
   std::vector<std::size_t> chosen(ranks.size());
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
-  if (chosen.size() <= most_ranks)
+  if (chosen.size() <= max_ranks)
     return chosen;
   std::stable_sort(chosen.begin(), chosen.end(),
                    [&](std::size_t a, std::size_t b) { return work(ranks[a]) > work(ranks[b]); });
-  chosen.resize(most_ranks);
+  chosen.resize(max_ranks);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
@@ -125,7 +125,7 @@ ReportJson phases_data(const RecordedRun& run) {
     for (const RecordedStep& step : run.steps)
       column.push_back(step.times.seconds[phase]);
   }
-  const CurveColumns means = average_out(columns, most_columns);
+  const CurveColumns means = average_out(columns, max_columns);
   ReportJson seconds = ReportJson::object();
   for (std::size_t i = 0; i < shown.size(); ++i)
     seconds[to_string(shown[i])] = numbers(means.columns[i]);
@@ -158,7 +158,7 @@ ReportJson memory_data(const RecordedRun& run) {
   ReportJson predicted = ReportJson::array();
   if (run.prediction)
     for (const RunPrediction::Stage& stage : run.prediction->stages)
-      if (stage.memory.total() > 0 && predicted.size() < most_stages)
+      if (stage.memory.total() > 0 && predicted.size() < max_stages)
         predicted.push_back(json_by_name<Category>(stage.memory.bytes));
   return {{"rank_0", json_by_name<Category>(measured.bytes)},
           {"rank_0_total", run.steps.back().memory_peak.total()},

@@ -11,9 +11,9 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_timelines = 64;
-constexpr std::size_t most_blocks = 3000;  // about 120 bytes each
-constexpr double finest = 1e-4;            // share of the step
+constexpr std::size_t max_timelines = 64;
+constexpr std::size_t max_blocks = 3000;  // about 120 bytes each
+constexpr double finest = 1e-4;           // share of the step
 
 struct Row {
   std::size_t rank = 0;
@@ -26,14 +26,14 @@ std::vector<std::size_t> traced_ranks(const RecordedRun& run) {
   for (std::size_t rank = 0; rank < run.traces.size(); ++rank) {
     if (run.traces[rank].empty())
       continue;
-    if (run.traces.size() > most_timelines) {
+    if (run.traces.size() > max_timelines) {
       const PerAxis place = run.setup.layout.mesh().coordinates(static_cast<int>(rank));
       if (place[Axis::tp] != 0 || place[Axis::dp] != 0)
         continue;
     }
     ranks.push_back(rank);
   }
-  ranks.resize(std::min(ranks.size(), most_timelines));
+  ranks.resize(std::min(ranks.size(), max_timelines));
   return ranks;
 }
 
@@ -146,7 +146,7 @@ std::vector<std::vector<Block>> blocks_of(const std::vector<Row>& rows, const Wi
       all.push_back(blocks_of(row, narrowest * (window.end - window.begin)));
       count += all.back().size();
     }
-    if (count <= most_blocks || narrowest > 1)
+    if (count <= max_blocks || narrowest > 1)
       return all;
   }
 }

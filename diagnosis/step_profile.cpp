@@ -13,14 +13,14 @@
 namespace espalier {
 namespace {
 
-constexpr Index most_steps = 200;
+constexpr Index max_steps = 200;
 
-// Imitated operations last as told; a rate of GEMMs or FLOPs say only roughly what a stage with the head takes.
+// Emulated operations last as configured; a rate of GEMMs or FLOPs say only roughly what a stage with the head takes.
 constexpr double emulated_tolerance = 0.08;
 constexpr double predicted_tolerance = 0.15;
 constexpr double counted_tolerance = 0.3;
 
-// The steps that all ranks have, of the last start, without its first.
+// The steps that all ranks have, of the last launch, without its first.
 std::pair<Index, Index> steps_to_look_at(const RecordedRun& run) {
   Index last = run.steps.back().times.step;
   for (const auto& rank : run.ranks)
@@ -28,7 +28,7 @@ std::pair<Index, Index> steps_to_look_at(const RecordedRun& run) {
   Index first = std::max(run.steps.front().times.step, run.facts.first_step);
   if (first < last)
     ++first;
-  return {std::clamp(first, std::max<Index>(0, last - most_steps + 1), std::max<Index>(0, last)), last};
+  return {std::clamp(first, std::max<Index>(0, last - max_steps + 1), std::max<Index>(0, last)), last};
 }
 
 std::vector<StepTimes> between(const std::vector<StepTimes>& steps, Index first, Index last) {

@@ -23,7 +23,7 @@ struct RankProfile {
 };
 
 struct StepProfile {
-  Index first_step = 0;  ///< of those looked at: of the last start, without its first, 200 at most
+  Index first_step = 0;  ///< of those looked at: of the last launch, without its first, 200 at most
   Index last_step = 0;
   Index num_steps = 0;
   double step_seconds = 0;        ///< without saves
@@ -52,7 +52,7 @@ StepProfile profile_steps(const RecordedRun& run);
 /// [replica][stage]
 std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const StepProfile& profile);
 
-/// The pipeline of a run whose stages work so many seconds a step, spread over micro-batches and chunks, with forward
+/// The pipeline of a run whose stages work so many seconds a step, divided among micro-batches and chunks, with forward
 /// and backward in the measured proportion. Without messages.
 PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stage_seconds);
 

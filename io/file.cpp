@@ -44,7 +44,7 @@ std::string advice(int error_number, const Path& path) {
     case ENOTDIR:
     case EEXIST:
     case EISDIR:
-    case ELOOP: return "something else stands at this path: move it away, or choose another";
+    case ELOOP: return "another file or directory has this path: move it away, or choose another path";
     default: return elsewhere;
   }
 }
@@ -120,7 +120,7 @@ void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t si
 void OutputFile::continue_at(std::uint64_t bytes) {
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
       ::lseek(file_.get(), static_cast<off_t>(bytes), SEEK_SET) < 0)
-    throw_write_error("cannot go on with a file", called_, errno);
+    throw_write_error("cannot continue a file", called_, errno);
 }
 
 void OutputFile::sync() {
@@ -154,11 +154,11 @@ void InputFile::read_at(std::size_t offset, void* data, std::size_t bytes) const
       throw_read_error(path_, code_, errno);
     struct stat status = {};
     if (got == 0 && ::fstat(file_.get(), &status) == 0)
-      throw Error(code_, {.what = "a file was cut while it was read",
+      throw Error(code_, {.what = "a file became shorter while it was read",
                           .where = path_.string(),
                           .got = fmt::format("{} bytes", status.st_size),
                           .wanted = fmt::format("the {} bytes that it had at the start", size_),
-                          .todo = "copy or make it again, under another name while a run reads it"});
+                          .todo = "copy or make it again, under another name if a run reads it"});
     done += static_cast<std::size_t>(got);
   }
 }
@@ -176,11 +176,11 @@ void InputFile::read_pieces(std::size_t begin, std::size_t end, std::size_t piec
 std::string read_file(const Path& path, ExitCode code, std::size_t most) {
   const InputFile file(path, code);
   if (file.size() > most)
-    throw Error(code, {.what = "a file is larger than any of its kind",
+    throw Error(code, {.what = "a file is too large for its kind",
                        .where = path.string(),
                        .got = bytes_text(file.size()),
                        .wanted = fmt::format("at most {}", bytes_text(most)),
-                       .todo = "check the path; take the file from a copy if it was damaged"});
+                       .todo = "check the path; if the file is damaged, restore it from a copy"});
   std::string text(file.size(), '\0');
   file.read_at(0, text.data(), text.size());
   return text;

@@ -14,10 +14,11 @@ namespace espalier {
 std::string expand_home(const std::string& path) {
   const std::size_t slash = std::min(path.find('/'), path.size());
   if (path.starts_with("$"))
-    throw Error(ExitCode::usage, {.what = "a path begins with a variable, which only a shell replaces",
-                                  .got = path,
-                                  .wanted = "a path, or ~/... for your home",
-                                  .todo = fmt::format("let the shell see it (no single quotes), or write ./{}", path)});
+    throw Error(ExitCode::usage,
+                {.what = "a path begins with a variable, but only a shell replaces variables",
+                 .got = path,
+                 .wanted = "a path, or ~/... for your home",
+                 .todo = fmt::format("let the shell replace it (no single quotes), or write ./{}", path)});
   if (!path.starts_with('~') || (slash == path.size() && path != "~"))
     return path;  // "~draft.txt" is a name like another
   const auto refuse = [&](const char* what, std::string wanted) {

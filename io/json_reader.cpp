@@ -43,7 +43,7 @@ class JsonCheck final : public nlohmann::json_sax<json> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second)
-      throw JsonError(fmt::format("the key {:.60} twice in one object", json_text(json(name))), 0);
+      throw JsonError(fmt::format("the key {:.60} is twice in one object", json_text(json(name))), 0);
     return true;
   }
   bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {

@@ -20,12 +20,12 @@ bool has_mark(std::string_view text, const OutputMark& mark) {
 }  // namespace
 
 Path followed(const Path& path) {
-  constexpr int most_links = 40;  // as many as Linux follows
+  constexpr int max_links = 40;  // as many as Linux follows
   Path target = path;
   std::error_code error;
   for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(target, error)); ++links) {
-    if (links == most_links)
-      throw_write_error("a path leads in a circle", path, ELOOP);
+    if (links == max_links)
+      throw_write_error("a path has links that lead in a circle", path, ELOOP);
     const Path next = std::filesystem::read_symlink(target, error);
     if (error)
       throw_write_error("a link cannot be followed", path, error.value());
@@ -46,19 +46,19 @@ bool is_own_output(const Path& path, const OutputMark& mark) {
 
 void require_own_output(const Path& path, const OutputMark& mark) {
   const auto refuse = [&](std::string got) {
-    throw Error(ExitCode::write, {.what = "an output would replace what Espalier has not written",
+    throw Error(ExitCode::write, {.what = "the output would replace a file that Espalier did not write",
                                   .where = path.string(),
                                   .got = std::move(got),
                                   .wanted = fmt::format("a new name, or {} to replace", mark.kind),
-                                  .todo = "choose another name, or move away what is there"});
+                                  .todo = "choose another name, or move the existing file away"});
   };
   if (path == "-")
-    throw Error(ExitCode::usage, {.what = "an output is named -, and nothing is written to the standard output",
+    throw Error(ExitCode::usage, {.what = "the output is named -, but this command cannot write to standard output",
                                   .got = "-",
                                   .wanted = "the name of a file",
-                                  .todo = "give a name; ./- for a file that is called so"});
+                                  .todo = "give a file name; ./- is a file with the name -"});
   if (path.filename().empty())
-    throw_write_error("an output is named like a directory", path, EISDIR);
+    throw_write_error("the output has the name of a directory", path, EISDIR);
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) {
@@ -68,7 +68,7 @@ void require_own_output(const Path& path, const OutputMark& mark) {
     return;
   }
   if (std::filesystem::is_directory(status))
-    throw_write_error("an output is named like a directory", path, EISDIR);
+    throw_write_error("the output has the name of a directory", path, EISDIR);
   if (!std::filesystem::is_regular_file(status))
     refuse("a device, a pipe or a socket");
   if (std::filesystem::file_size(path, error) > 0 && !is_own_output(path, mark))

@@ -15,7 +15,7 @@ namespace espalier {
 namespace {
 
 [[noreturn]] void refuse_second_writer(const Path& path) {
-  throw Error(ExitCode::write, {.what = "another process writes this file now",
+  throw Error(ExitCode::write, {.what = "another process is writing this file",
                                 .where = path.string(),
                                 .got = partial_file_path(path).string() + ", which it holds",
                                 .wanted = "one writer at a time",
@@ -46,11 +46,11 @@ Path fresh_temporary(const Path& path, const OutputMark& mark) {
     refuse_second_writer(path);
   const bool is_file = std::filesystem::is_regular_file(std::filesystem::symlink_status(temporary));
   if (!is_file || (std::filesystem::file_size(temporary, missing) > 0 && !is_own_output(temporary, mark)))
-    throw Error(ExitCode::write, {.what = "a file stands where an output is written before it is complete",
+    throw Error(ExitCode::write, {.what = "another file has the name of the unfinished output",
                                   .where = temporary.string(),
                                   .got = "a file of another kind",
                                   .wanted = fmt::format("no file of this name, or an unfinished one: {}", mark.kind),
-                                  .todo = "move it away, or name another output"});
+                                  .todo = "move it away, or choose another output"});
   std::filesystem::remove(temporary, missing);
   return temporary;
 }
@@ -70,10 +70,10 @@ OutputFile left_file(const Path& temporary, const Path& path, const OutputMark& 
   std::error_code missing;
   FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file.is_open() || !is_own_output(temporary, mark) || std::filesystem::file_size(temporary, missing) < bytes)
-    throw Error(ExitCode::write, {.what = "an unfinished output is gone, or not what it was",
+    throw Error(ExitCode::write, {.what = "an unfinished output is gone or was changed",
                                   .where = temporary.string(),
                                   .wanted = fmt::format("{} that was begun earlier, {} bytes", mark.kind, bytes),
-                                  .todo = "start again: it is made anew"});
+                                  .todo = "run the command again; it starts from the beginning"});
   return OutputFile(std::move(file), path);
 }
 

@@ -19,7 +19,7 @@ class PartialFile {
  public:
   /// A link at `path` is followed.
   PartialFile(const Path& path, const OutputMark& mark);
-  /// Goes on with what a killed writer has left, behind its first `kept_bytes`.
+  /// Resumes what a killed writer has left, behind its first `kept_bytes`.
   PartialFile(const Path& path, const OutputMark& mark, std::uint64_t kept_bytes);
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;

@@ -225,11 +225,11 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
 
 std::string quantity_examples(Quantity quantity) {
   switch (quantity) {
-    case Quantity::bytes: return "bytes with a unit, as \"80 GiB\" or \"80 GB\"";
-    case Quantity::bytes_per_second: return "a rate with its unit, as \"25 GB/s\" (bytes) or \"200 Gb/s\" (bits)";
-    case Quantity::flops_per_second: return "a rate with its unit, as \"312 TFLOP/s\"";
-    case Quantity::seconds: return "a time with its unit, as \"5 us\" or \"0.2 ms\"";
-    case Quantity::watts: return "a power with its unit, as \"1200 W\"";
+    case Quantity::bytes: return "bytes with a unit, such as \"80 GiB\" or \"80 GB\"";
+    case Quantity::bytes_per_second: return "a rate with its unit, such as \"25 GB/s\" (bytes) or \"200 Gb/s\" (bits)";
+    case Quantity::flops_per_second: return "a rate with its unit, such as \"312 TFLOP/s\"";
+    case Quantity::seconds: return "a time with its unit, such as \"5 us\" or \"0.2 ms\"";
+    case Quantity::watts: return "a power with its unit, such as \"1200 W\"";
   }
   return {};
 }

@@ -101,8 +101,7 @@ ActivationBytes activation_bytes(const ActivationRecording& recording, const std
   Index recomputed = 0;  // what the chunks need while one of them computes; one that recomputes more needs more
   Index gradients = 0;
   bool all_split = true;
-  Index apart = 0;
-  Index largest = 0;
+  std::vector<Index> slots;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const ChunkLayers& chunk = chunks[c];
     const ChunkMemory& kept = memory.chunks.at(c);
@@ -113,14 +112,11 @@ ActivationBytes activation_bytes(const ActivationRecording& recording, const std
     gradients += kept.gradients * (kept.split ? (chunk.count + 1) * recording.stream +
                                                     chunk.count * (recording.gradients + of_block(chunk).read_later)
                                               : messages * recording.stream);
-    const Index slot = recording.stream + chunk.count * of_block(chunk).kept +
-                       (chunk.embedding ? recording.tokens : 0) +
-                       (memory.separate_documents ? recording.positions : 0) +
-                       (chunk.head ? recording.tokens + recording.head_saved : 0);
-    apart += kept.slots * slot;
-    largest = std::max(largest, slot);
+    slots.push_back(recording.stream + chunk.count * of_block(chunk).kept + (chunk.embedding ? recording.tokens : 0) +
+                    (memory.separate_documents ? recording.positions : 0) +
+                    (chunk.head ? recording.tokens + recording.head_saved : 0));
   }
-  return {.slots = std::min(apart, memory.slots_together * largest),
+  return {.slots = slot_memory(memory, slots).bytes,
           .workspace = recomputed + (all_split ? 0 : recording.gradients + 2 * recording.stream) + gradients +
                        (chunks.front().embedding ? recording.embedding_scratch : 0) +
                        (chunks.back().head ? recording.head_scratch : 0) + recording.rotary + recording.full};

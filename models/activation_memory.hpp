@@ -12,20 +12,20 @@
 
 namespace espalier {
 
-/// What the chunks of a stage keep, as its list needs it.
+/// What the chunks of a stage keep, by its schedule.
 ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks,
                                    bool separate_documents = false);
 
-/// The same without a list.
+/// The same for schedules without a list.
 ActivationMemory activation_memory(const PipelineShape& shape, int stage, const std::vector<ChunkLayers>& chunks,
                                    bool separate_documents = false);
 
-/// Bytes of the arrays that the layers of a rank take for one micro-batch, recorded without memory.
+/// Bytes of the arrays that the layers of a rank allocate for one micro-batch, recorded without allocating.
 struct ActivationRecording {
   struct OfBlock {
     Index kept = 0;        ///< from forward to backward, the output included
     Index recomputed = 0;  ///< of saved arrays that are not kept
-    Index read_later = 0;  ///< of those what backward_weight reads, where backward_input has computed them again
+    Index read_later = 0;  ///< of those, what backward_weight reads after backward_input has recomputed them
   };
   std::array<OfBlock, 3> block = {};  ///< by Recompute
   Index gradients = 0;                ///< of a block, between the two parts of backward

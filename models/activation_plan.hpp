@@ -14,8 +14,8 @@
 
 namespace espalier {
 
-/// Where each activation of a rank lies: what is kept of each micro-batch in a slot, what one block after the other
-/// overwrites in one scratch. Which saved arrays a slot has no room for is the recomputation's (is_kept).
+/// Where each activation of a rank lies: what a micro-batch keeps is in its slot, and what every block overwrites is in
+/// one scratch. Recomputation decides which saved arrays a slot does not hold (is_kept).
 template <class P>
 class ActivationPlan {
   using T = Compute<P>;
@@ -38,7 +38,7 @@ class ActivationPlan {
   struct Gradients {
     std::vector<Stream> dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
     std::vector<typename Block::Gradients> blocks;
-    /// By block, where backward_input computes arrays again that a later backward_weight reads: room for those.
+    /// By block, memory for arrays that backward_input computes again and a later backward_weight reads.
     std::vector<Tensor<std::byte, 1>> recomputed;
   };
   struct Scratch {
@@ -137,7 +137,7 @@ class ActivationPlan {
         Arena measured;
         Saved saved;
         take_read_later(measured, saved);
-        gradients.recomputed.push_back(arena.take_room_of(measured));
+        gradients.recomputed.push_back(arena.take_bytes_of(measured));
       }
     }
     return gradients;
@@ -168,23 +168,21 @@ class ActivationPlan {
     return slot;
   }
 
-  // Slots of each chunk, or, where that takes less, as many as all chunks ever hold together, each of which has room
-  // for a micro-batch of any chunk.
   void take_slots(Arena& arena, const std::vector<ChunkLayers>& chunks, const ActivationMemory& memory) {
-    Index apart = 0;
+    std::vector<Index> slot_bytes;
     Arena largest;
-    for (std::size_t c = 0; c < chunks.size(); ++c) {
+    for (const ChunkLayers& chunk : chunks) {
       Arena one;
-      take_slot(one, chunks[c]);
-      apart += memory.chunks.at(c).slots * one.used_bytes();
+      take_slot(one, chunk);
+      slot_bytes.push_back(one.used_bytes());
       if (one.used_bytes() > largest.used_bytes())
         largest = one;
     }
-    shares_slots_ = memory.slots_together * largest.used_bytes() < apart;
+    shares_slots_ = slot_memory(memory, slot_bytes).is_shared;
     slots_.resize(chunks.size());
     if (shares_slots_) {
       for (int i = 0; i < memory.slots_together; ++i) {
-        const Tensor<std::byte, 1> bytes = arena.take_room_of(largest);
+        const Tensor<std::byte, 1> bytes = arena.take_bytes_of(largest);
         for (std::size_t c = 0; c < chunks.size(); ++c) {
           Arena shared(bytes.data(), largest.used_bytes());
           slots_[c].push_back(take_slot(shared, chunks[c]));

@@ -38,7 +38,7 @@ class Attention {
 
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
-      visit(qkv, SavedArray{"attention.qkv", MadeBy::product, ReadBy::backward_input}, shape.tokens(),
+      visit(qkv, SavedArray{"attention.qkv", MadeBy::matmul, ReadBy::backward_input}, shape.tokens(),
             shape.qkv_channels());
       if (shape.qk_norm)
         qk_norm.each(visit, shape);

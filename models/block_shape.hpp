@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// Which samples a micro-batch has: what dropout depends on.
+/// What dropout depends on: the seed and the samples of the micro-batch.
 struct DropoutPlace {
   bool is_training = false;  ///< else nothing is dropped
   std::uint64_t seed = 0;
@@ -33,9 +33,9 @@ struct BlockShape {
   bool drops_residual = false;
   bool drops_embedding = false;
   DropoutPlace dropout = {};
-  Index vocabulary = 0;     ///< V/tp, rows of the token table; the first ranks have one more where it does not divide
-  Index positions = 0;      ///< P, that are learned
-  Index logit_rows = 0;     ///< NL, rows of logits that exist at a time
+  Index vocabulary = 0;  ///< V/tp, rows of the token embedding; the first ranks have one more where it does not divide
+  Index positions = 0;   ///< P, that are learned
+  Index logit_rows = 0;  ///< NL, rows of logits that exist at a time
   Index logit_columns = 0;  ///< Vp: V/tp and, on GPUs, columns of zeros
   int tensor_size = 1;      ///< tp
   bool sequence_parallel = false;
@@ -72,22 +72,22 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
       .drops_embedding = config.embedding_dropout > 0,
       .vocabulary = vocabulary,
       .positions = config.learned_positions(),
-      .logit_rows = logit_rows(batch * sequence_length, config.vocab_size, tensor_size, logits.most),
+      .logit_rows = logit_rows(batch * sequence_length, config.vocab_size, tensor_size, logits.max_at_once),
       .logit_columns = (vocabulary + logits.multiple - 1) / logits.multiple * logits.multiple,
       .tensor_size = tensor_size,
       .sequence_parallel = cuts_rows};
 }
 
-/// What a layer does for one micro-batch, in each part of a step.
+/// The work of a layer for one micro-batch, in each part of a step.
 struct LayerWork {
   Work forward;
-  Work recompute;             ///< forward again, as far as backward_input reads it
-  Work recompute_for_weight;  ///< forward again, what backward_weight alone reads
+  Work recompute;             ///< forward again, for what backward_input reads
+  Work recompute_for_weight;  ///< forward again, for what only backward_weight reads
   Work backward_input;
   Work backward_weight;
 };
 
-/// The three matrix products of the head.
+/// The three matmuls of the head.
 struct HeadMatmuls {
   MatmulWork logits;
   MatmulWork table_gradient;

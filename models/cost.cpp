@@ -28,15 +28,16 @@ double model_flops_per_token(const ModelConfig& model, Index sequence_length, do
   return 6 * static_cast<double>(matrices) + 12 * attention_share * static_cast<double>(scores);
 }
 
-template <class P>
-ModelWork model_work(const ModelConfig& config, const BlockShape& shape) {
+ModelWork model_work(const ModelConfig& config, const BlockShape& shape, ScalarType compute, ScalarType residual) {
   BlockShape full = shape;
   full.attention.window = 0;
-  return {.embedding = VocabParallelEmbedding<P>::work(shape),
-          .block = TransformerBlock<P>::work(shape),
-          .full_block = TransformerBlock<P>::work(full),
-          .full_layers = config.window == 0 ? 0 : config.full_layers,
-          .head = Head<P>::work(shape, config.vocab_size)};
+  return with_mixed_precision(compute, residual != compute, [&]<class P>() -> ModelWork {
+    return {.embedding = VocabParallelEmbedding<P>::work(shape),
+            .block = TransformerBlock<P>::work(shape),
+            .full_block = TransformerBlock<P>::work(full),
+            .full_layers = config.window == 0 ? 0 : config.full_layers,
+            .head = Head<P>::work(shape, config.vocab_size)};
+  });
 }
 
 LayerWork block_work(const BlockShape& shape, ScalarType compute) {
@@ -76,7 +77,7 @@ Work operation_work(const LayerWork& layer, Recompute mode, OperationKind kind) 
 
 // On one rank, for one sequence: what is asked per token depends on nothing else.
 ModelWork work_of_a_sequence(const ModelConfig& config, Index sequence_length) {
-  return model_work<Fp32>(config, make_block_shape(config, 1, false, 1, sequence_length));
+  return model_work(config, make_block_shape(config, 1, false, 1, sequence_length));
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
   return {.embedding = 0, .block = step({.count = 1, .recompute = recompute}), .head = step({.head = true})};
 }
 
-// The head does its three products in forward.
+// The head does its three matmuls in forward.
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share) {
   const ModelWork work = work_of_a_sequence(config, sequence_length);
   const auto flops = [&](Work block) {
@@ -132,9 +133,5 @@ TensorCollectives tensor_collectives(const Work& work) {
   }
   return counts;
 }
-
-#define ESPALIER_INSTANTIATE(P) template ModelWork model_work<P>(const ModelConfig&, const BlockShape&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

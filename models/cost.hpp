@@ -31,23 +31,23 @@ struct ModelWork {
   Index full_layers = 0;  ///< the first layers that are such
   LayerWork head;
 };
-/// P: the precision that sizes of messages follow from.
-template <class P>
-ModelWork model_work(const ModelConfig& config, const BlockShape& shape);
+/// Sizes of messages follow from the types.
+ModelWork model_work(const ModelConfig& config, const BlockShape& shape, ScalarType compute = ScalarType::fp32,
+                     ScalarType residual = ScalarType::fp32);
 
 /// Of one layer alone, by the type of its activations.
 LayerWork block_work(const BlockShape& shape, ScalarType compute);
 LayerWork embedding_work(const BlockShape& shape, ScalarType compute);
 LayerWork head_work(const ModelConfig& config, const BlockShape& shape, ScalarType compute);
 
-/// Matrix products of the head for one micro-batch: of the logits, of the table's gradient, of the gradient of the
+/// Matmuls of the head for one micro-batch: of the logits, of the table's gradient, of the gradient of the
 /// norm's output.
 HeadMatmuls head_matmuls(const BlockShape& shape);
 
 /// What an operation of a chunk does, recomputation included. Messages and operations of the whole step: nothing.
 Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind);
 
-/// Of matrix products per token of a forward pass: 2 for each weight of a product (blocks and head), and for causal
+/// Of matmuls per token of a forward pass: 2 for each weight of a matrix (blocks and head), and for causal
 /// attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that causality leaves out is not
 /// counted: it need not be computed. @param attention_share that separate documents leave of attention
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share = 1);

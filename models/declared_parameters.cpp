@@ -34,6 +34,10 @@ Index DeclaredParameters::num_elements() const {
   return sum;
 }
 
+Index DeclaredParameters::num_tensors() const {
+  return std::ranges::count_if(parameters, [](const Parameter& parameter) { return !parameter.spec.joins_previous; });
+}
+
 Index DeclaredParameters::num_stored() const {
   Index sum = 0;
   for (const Parameter& parameter : parameters)
@@ -47,12 +51,12 @@ ParameterRecording::ParameterRecording(const ModelConfig& model, const TensorPar
   const TensorParallel<float> tensor(part.rank, part.size, part.sequence_parallel);
   ParameterStore<float> embedding, table, block, head;
   const VocabParallelEmbedding<Fp32> first(embedding, tensor, model, {}, part.row_multiple);
-  declare_token_table<float>(table, tensor, model, {}, part.row_multiple);
+  declare_token_embedding<float>(table, tensor, model, {}, part.row_multiple);
   const RotaryTable<float> rotary(model);
   const TransformerBlock<Fp32> layer(block, tensor, rotary, 0, model, {});
   int of_head = 0;
   if (!tied_)
-    of_head = declare_token_table<float>(head, tensor, model, {}, part.row_multiple, "head.weight");
+    of_head = declare_token_embedding<float>(head, tensor, model, {}, part.row_multiple, "head.weight");
   const Head<Fp32> last(head, tensor, model, {}, of_head);
   embedding_ = laid_out(embedding);
   table_ = laid_out(table);

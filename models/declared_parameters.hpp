@@ -26,6 +26,7 @@ struct DeclaredParameters {
   Index flat_size = 0;
 
   Index num_elements() const;  ///< of this rank, without padding
+  Index num_tensors() const;   ///< those that one matmul takes together are one
   Index num_stored() const;    ///< with the rows of zeros of TensorPart::row_multiple
 };
 
@@ -50,7 +51,7 @@ class ParameterRecording {
   bool tied_;
 };
 
-/// The recording, made once: valid until another model is asked for.
+/// The recording, cached: valid until another model is asked for.
 const ParameterRecording& parameter_recording(const ModelConfig& model, const TensorPart& part);
 
 }  // namespace espalier

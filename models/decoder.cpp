@@ -19,7 +19,7 @@ namespace {
 
 constexpr TokenId any_ignored = std::numeric_limits<TokenId>::min();  // targets may be negative
 
-void tell(const BlockDone& done, int position) {
+void notify(const BlockDone& done, int position) {
   if (done)
     done(position);
 }
@@ -53,7 +53,7 @@ Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config, co
     for (int i = 0; i < layers.count; ++i)
       chunk.blocks.emplace_back(parameters, *tensor_, *rotary_, layers.first + i, config, Placement{number, i + 1});
     if (layers.head) {
-      const Placement placement{number, layers.num_blocks() - 1};
+      const Placement placement{number, layers.num_positions() - 1};
       chunk.head.emplace(parameters, *tensor_, config, placement, head_table(parameters, chunk, placement));
     }
   }
@@ -62,11 +62,11 @@ Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config, co
 template <class P>
 int Decoder<P>::head_table(ParameterStore<T>& parameters, const Chunk& chunk, Placement placement) const {
   if (!config_.tied_embeddings)
-    return declare_token_table<T>(parameters, *tensor_, config_, placement, logits_here.multiple, "head.weight");
+    return declare_token_embedding<T>(parameters, *tensor_, config_, placement, logits_here.multiple, "head.weight");
   if (chunk.embedding)
-    return chunk.embedding->token_table();
+    return chunk.embedding->token_embedding();
   // A stage with the head alone holds a copy of the table, at the front of its flat arrays: reduced last there too.
-  return declare_token_table<T>(parameters, *tensor_, config_, Placement{0, 0});
+  return declare_token_embedding<T>(parameters, *tensor_, config_, Placement{0, 0});
 }
 
 // ---- memory ----
@@ -179,18 +179,18 @@ void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, cons
   if (layers.embedding) {
     layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length, slot.dropout,
                               slot.positions);
-    tell(done, 0);
+    notify(done, 0);
   }
   Stream x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
     run(exec, recorded.forward, i,
         [&] { layers.blocks[i].forward(exec, x, shape_of(slot), slot.blocks[i], slot.positions); });
     x = slot.blocks[i].y;
-    tell(done, static_cast<int>(i) + 1);
+    notify(done, static_cast<int>(i) + 1);
   }
   if (layers.head) {
     layers.head->forward(exec, x, slot.head);
-    tell(done, layers.layers.num_blocks() - 1);
+    notify(done, layers.layers.num_positions() - 1);
   }
 }
 
@@ -200,7 +200,7 @@ void Decoder<P>::forward(const ExecSpace& exec, ActivationIndex at, const TokenB
   const Region region("espalier::models::forward");
   Slot& slot = plan_.slot(at);
   load(exec, slot, batch);
-  slot.dropout = {.is_training = true, .seed = dropout_seed_, .first_sample = batch.first_sample};
+  slot.dropout = DropoutPlace{.is_training = true, .seed = dropout_seed_, .first_sample = batch.first_sample};
   forward_to_norm(exec, at, done);
   if (const auto& head = chunk(at).head) {
     typename Head<P>::Scratch& scratch = plan_.scratch().head;
@@ -312,20 +312,20 @@ void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const Block
   const State<T> keep = beta(at);
   if (layers.head) {
     layers.head->backward_input(exec, dx.back(), slot.head);
-    tell(done, half_done);
+    notify(done, half_done);
     layers.head->backward_weight(exec, slot.head, keep);
-    tell(done, layers.layers.num_blocks() - 1);
+    notify(done, layers.layers.num_positions() - 1);
   }
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
     block_backward_input(i, exec, at);
-    tell(done, half_done);
+    notify(done, half_done);
     block_backward_weight(i, exec, at, overwrites_layer_gradients_ ? State<T>(0) : keep);
-    tell(done, static_cast<int>(i) + 1);
+    notify(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, dx.front(), slot.tokens, plan_.scratch().embedding,
                                       shape_.attention.sequence_length, slot.dropout, slot.positions);
-    tell(done, 0);
+    notify(done, 0);
   }
 }
 
@@ -335,11 +335,11 @@ void Decoder<P>::backward_input(const ExecSpace& exec, ActivationIndex at, const
   const Chunk& layers = chunk(at);
   if (layers.head) {
     layers.head->backward_input(exec, plan_.gradients(at).dx.back(), plan_.slot(at).head);
-    tell(done, layers.layers.num_blocks() - 1);
+    notify(done, layers.layers.num_positions() - 1);
   }
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
     block_backward_input(i, exec, at);
-    tell(done, static_cast<int>(i) + 1);
+    notify(done, static_cast<int>(i) + 1);
   }
 }
 
@@ -351,16 +351,16 @@ void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, cons
   const State<T> keep = beta(at);
   if (layers.head) {
     layers.head->backward_weight(exec, slot.head, keep);
-    tell(done, layers.layers.num_blocks() - 1);
+    notify(done, layers.layers.num_positions() - 1);
   }
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
     block_backward_weight(i, exec, at, overwrites_layer_gradients_ ? State<T>(0) : keep);
-    tell(done, static_cast<int>(i) + 1);
+    notify(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {
     layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens, plan_.scratch().embedding,
                                       shape_.attention.sequence_length, slot.dropout, slot.positions);
-    tell(done, 0);
+    notify(done, 0);
   }
 }
 

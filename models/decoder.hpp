@@ -64,7 +64,7 @@ class Decoder {
   /// Dropout depends on this seed and on the index of the sample.
   void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
-  /// The gradients of layers are overwritten by each micro-batch, not added to: somebody else sums them (ZeRO-2).
+  /// Each micro-batch overwrites the gradients of layers and does not add to them: the reducer sums them (ZeRO-2).
   void overwrite_layer_gradients(bool overwrites) { overwrites_layer_gradients_ = overwrites; }
 
   /// Runs a micro-batch through a chunk. The first chunk reads the inputs of `batch`. The last one reads the targets
@@ -106,7 +106,7 @@ class Decoder {
   Message output_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.back()); }
   Message input_gradient(ActivationIndex at) const { return bytes_of(plan_.gradients(at).dx.front()); }
 
-  /// For generation, instead of plan_activations(): room for the keys and values of sequences that grow, and for some
+  /// For generation, instead of plan_activations(): memory for the keys and values of sequences that grow, and for some
   /// tokens at a time. On one stage.
   void plan_cache(const CacheShape& shape);
   Index cache_bytes(const CacheShape& shape) const;  ///< that plan_cache() allocates
@@ -121,7 +121,6 @@ class Decoder {
   const TensorParallel<T>& tensor() const { return *tensor_; }
   const ChunkLayers& layers(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)).layers; }
   int num_chunks() const { return static_cast<int>(chunks_.size()); }
-  int num_blocks(int chunk = 0) const { return layers(chunk).num_blocks(); }  ///< embedding, blocks, head
 
  private:
   using Stream = Tensor<Residual<P>, 2>;
@@ -134,7 +133,7 @@ class Decoder {
     std::vector<StreamGraph> forward, backward_input, backward_weight, first_backward_weight;
   };
 
-  /// What generation keeps of its sequences, and where the rows stand that are taken in.
+  /// The cache of keys and values of generation, and where new rows are stored.
   struct Cache {
     std::vector<Tensor<T, 3>> layers;  ///< (S, P, 2 KV), by block
     Tensor<State<T>, 2> rotary;        ///< (P, HR)

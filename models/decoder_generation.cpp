@@ -33,9 +33,9 @@ template <class P>
 void Decoder<P>::plan_cache(const CacheShape& shape) {
   ESPALIER_ASSERT(is_whole_model(), "wants a stage that is the whole model");
   ESPALIER_ASSERT(!tensor_->sequence_parallel(), "each rank takes in all rows");
-  ESPALIER_ASSERT(shape.rows <= most_decoded, "more rows than are taken in at a time");
+  ESPALIER_ASSERT(shape.rows <= max_decoded, "more rows than are taken in at a time");
   ESPALIER_ASSERT(shape.length <= config_.max_sequence_length, "more positions than the model has");
-  static_assert(most_decoded <= least_logit_rows);
+  static_assert(max_decoded <= min_logit_rows);
   free_activations();
   const ActivationBytes of_rows = measure(make_shape(1, shape.rows), forward_memory());
   const Index cache = cache_bytes(shape) - of_rows.slots - of_rows.workspace;
@@ -64,7 +64,7 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
   const Region region("espalier::models::decode");
   const auto rows = static_cast<Index>(tokens.size());
   ESPALIER_ASSERT(rows > 0 && count <= rows && rows <= static_cast<Index>(cache_.rows.positions.extent(0)),
-                  "wants as many tokens as there is room for");
+                  "wants at most CacheShape::rows tokens");
   std::vector<TokenId> ids;
   std::vector<int> sequences, positions;
   for (const PlacedToken& token : tokens) {

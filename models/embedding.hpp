@@ -14,12 +14,12 @@ namespace espalier {
 /// On what this program runs on.
 inline constexpr LogitSizes logits_here = exec_is_host ? logits_on_host : logits_on_gpu;
 
-/// Declares a table (V, C): the token table "embedding.token" where the embedding is, and, with a tied head, where that
-/// is without it (both copies start alike, and their gradients are summed); "head.weight" of an untied head.
+/// Declares a matrix (V, C): the token embedding "embedding.token" where the embedding is, and, with a tied head, where
+/// that is without it (both copies start alike, and their gradients are summed); "head.weight" of an untied head.
 template <class T>
-int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                        Placement placement, Index row_multiple = logits_here.multiple,
-                        const std::string& name = "embedding.token") {
+int declare_token_embedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
+                            Placement placement, Index row_multiple = logits_here.multiple,
+                            const std::string& name = "embedding.token") {
   return parameters.declare({.name = name,
                              .shape = {config.vocab_size, config.hidden_size},
                              .shard = tensor.shard(0),
@@ -30,8 +30,8 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
                              .row_multiple = row_multiple});
 }
 
-/// Token embedding, and learned positions where the model has them (core/ops/embedding). The token table is cut by rows
-/// over the tensor axis, evenly up to one row; a tied head has the same weight. Every rank holds the positions.
+/// Token embedding, and learned positions where the model has them (core/ops/embedding). The token embedding is cut by
+/// rows over the tensor axis, evenly up to one row; a tied head has the same weight. Every rank holds the positions.
 template <class P>
 class VocabParallelEmbedding {
   using T = Compute<P>;
@@ -43,14 +43,14 @@ class VocabParallelEmbedding {
       : parameters_(&parameters),
         tensor_(&tensor),
         config_(config),
-        token_table_(declare_token_table(parameters, tensor, config, placement, row_multiple)) {
+        token_embedding_(declare_token_embedding(parameters, tensor, config, placement, row_multiple)) {
     if (has_positions())
-      position_table_ = parameters.declare({.name = "embedding.position",
-                                            .shape = {config.max_sequence_length, config.hidden_size},
-                                            .chunk = placement.chunk,
-                                            .block = placement.block,
-                                            .partial = tensor.partial_axes(),
-                                            .init_std = 0.02});
+      position_embedding_ = parameters.declare({.name = "embedding.position",
+                                                .shape = {config.max_sequence_length, config.hidden_size},
+                                                .chunk = placement.chunk,
+                                                .block = placement.block,
+                                                .partial = tensor.partial_axes(),
+                                                .init_std = 0.02});
   }
 
   static LayerWork work(const BlockShape& shape) {
@@ -78,11 +78,11 @@ class VocabParallelEmbedding {
                const DropoutPlace& place, Tensor<int, 1> positions = {} /* (N) */) const {
     const IndexRange ours = vocabulary();
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
-                         parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
+                         parameters_->weight(token_embedding_, ours.size(), config_.hidden_size), ours.begin);
     const Tensor<T, 2> embedded = tensor_->reduce(exec, x);  // (R, C)
     if (has_positions())
       add_positions<T, Residual<P>>(
-          exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
+          exec, x, embedded, parameters_->weight(position_embedding_, config_.max_sequence_length, config_.hidden_size),
           sequence_length, tensor_->first_row(tokens.extent(0)), of_our_rows(positions, x));
     else
       copy(exec, x, embedded);
@@ -100,7 +100,7 @@ class VocabParallelEmbedding {
                        Tensor<int, 1> positions = {} /* (N) */) const {
     drop(exec, dx, tokens.extent(0), sequence_length, place);
     const IndexRange ours = vocabulary();
-    embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
+    embedding_backward<T>(exec, parameters_->gradient(token_embedding_, ours.size(), config_.hidden_size),
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
     if (has_positions() && positions.extent(0) > 0)  // rows of a table like those of tokens
       embedding_backward<Residual<P>>(exec, position_gradient(), dx, of_our_rows(positions, dx), scratch);
@@ -111,12 +111,12 @@ class VocabParallelEmbedding {
 
   /// Of the tables, which backward_weight adds to.
   void zero_gradients(const ExecSpace& exec) const {
-    Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
+    Kokkos::deep_copy(exec, parameters_->padded_gradient(token_embedding_), State<T>(0));
     if (has_positions())
       Kokkos::deep_copy(exec, position_gradient(), State<T>(0));
   }
 
-  int token_table() const { return token_table_; }  ///< handle in the store, for a tied head
+  int token_embedding() const { return token_embedding_; }  ///< handle in the store, for a tied head
 
  private:
   bool has_positions() const { return config_.positions == Positions::learned; }
@@ -144,14 +144,14 @@ class VocabParallelEmbedding {
   }
   IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }  // of this rank
   Tensor<State<T>, 2> position_gradient() const {                                        // (P, C)
-    return parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size);
+    return parameters_->gradient(position_embedding_, config_.max_sequence_length, config_.hidden_size);
   }
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   ModelConfig config_;
-  int token_table_;
-  int position_table_ = 0;
+  int token_embedding_;
+  int position_embedding_ = 0;
 };
 
 }  // namespace espalier

@@ -12,11 +12,10 @@
 
 namespace espalier {
 
-/// Final norm, language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
-/// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of NL, and in
-/// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
-/// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
-/// backward has the norm left.
+/// Final norm, language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis: Vl
+/// entries on this rank. The (N, V) logits are never stored: rows are processed in chunks of NL. In training each chunk
+/// is finished, gradients included, before the next one begins (as in Liger kernels, Hsu et al., 2024). So forward adds
+/// the gradient of the token embedding, in the order of the forwards, and only the norm is left for backward.
 template <class P>
 class Head {
   using T = Compute<P>;
@@ -29,10 +28,10 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (NL, Vp): Vl and, on GPUs, columns of zeros, see LogitSizes
-    Tensor<State<T>, 1> losses;      ///< (N)
-    Tensor<State<T>, 1> largest;     ///< (NL), of the logits of all ranks; only where the vocabulary is cut
-    Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
+    Tensor<T, 2> logits;          ///< (NL, Vp): Vl and, on GPUs, columns of zeros, see LogitSizes
+    Tensor<State<T>, 1> losses;   ///< (N)
+    Tensor<State<T>, 1> largest;  ///< (NL), of the logits of all ranks; only where the vocabulary is cut
+    Tensor<State<T>, 1> sums;     ///< (2 NL), see core/ops/cross_entropy; only where the vocabulary is cut
   };
 
   /// `table` is the handle of its weight, (V, C): of the embedding's table, or of one of its own.
@@ -58,7 +57,7 @@ class Head {
     scratch.losses = arena.take<State<T>>(shape.tokens());
     if (shape.tensor_size > 1) {
       scratch.largest = arena.take<State<T>>(shape.logit_rows);
-      scratch.statistics = arena.take<State<T>>(2 * shape.logit_rows);
+      scratch.sums = arena.take<State<T>>(2 * shape.logit_rows);
     }
     return scratch;
   }
@@ -76,16 +75,16 @@ class Head {
     NormLayer<P>::work(work, shape);
     add_gather<T>(work.forward, shape, shape.channels);
     const Index columns = shape.vocabulary;
-    const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, logits_here.most);
+    const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, logits_here.max_at_once);
     for (Index first = 0; first < shape.tokens(); first += rows) {
       const Index count = std::min(rows, shape.tokens() - first);
-      const HeadMatmuls products = matmuls(shape, count);
-      work.forward.matmuls.push_back(products.logits);
+      const HeadMatmuls of_chunk = matmuls(shape, count);
+      work.forward.matmuls.push_back(of_chunk.logits);
       if (shape.tensor_size > 1)
         for (const Index values : {count, 2 * count})
           work.forward.collectives.push_back({Collective::all_reduce, values, sizeof(State<T>)});
-      work.forward.matmuls.push_back(products.table_gradient);
-      work.forward.matmuls.push_back(products.norm_gradient);
+      work.forward.matmuls.push_back(of_chunk.table_gradient);
+      work.forward.matmuls.push_back(of_chunk.norm_gradient);
     }
     // Logits are read twice and become their gradient; where the vocabulary is cut the largest is found before.
     work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), columns, shape.tensor_size > 1 ? 4 : 3);
@@ -109,9 +108,9 @@ class Head {
                });
   }
 
-  /// The same; saved.norm.y becomes its own gradient, that of scale * (sum of losses), and the token table's is added.
-  /// In the full form of the norm's output each chunk is replaced by its gradient (our summand of it) when it has been
-  /// read for the last time.
+  /// The same; saved.norm.y becomes its own gradient, that of scale * (sum of losses), and the token embedding's is
+  /// added. In the full form of the norm's output each chunk is replaced by its gradient (our summand of it) when it
+  /// has been read for the last time.
   void loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, State<T> scale, Saved& saved,
                          Scratch& scratch) const {
     for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
@@ -122,7 +121,7 @@ class Head {
                    split_loss(exec, wanted, losses, logits, scratch);
                    const auto count = static_cast<Index>(logits.extent(0));
                    cross_entropy_split_backward<T>(exec, logits, wanted, part(scratch.largest, 0, count),
-                                                   part(scratch.statistics, 0, 2 * count), vocabulary().begin, scale);
+                                                   part(scratch.sums, 0, 2 * count), vocabulary().begin, scale);
                  } else {
                    cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
                  }
@@ -135,7 +134,7 @@ class Head {
 
   /// After forward, our logits (count, Vl) of rows [first, first + count); count is NL at most.
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
-    ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)), "more rows than there is room for");
+    ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)), "more rows than the logits have");
     return without_padding(logits_of(exec, rows_of(tensor_->gather(exec, saved.norm.y), first, count), scratch));
   }
 
@@ -162,7 +161,7 @@ class Head {
     return Kokkos::subview(matrix, std::pair<Index, Index>(first, first + count), Kokkos::ALL);
   }
 
-  // normed W^T, (rows, Vp): products take the table's rows of zeros along.
+  // normed W^T, (rows, Vp): matmuls take the table's rows of zeros along.
   Tensor<T, 2> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
     Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
     matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(table_));
@@ -183,17 +182,17 @@ class Head {
     }
   }
 
-  // The statistics of our columns, then of all: two small all_reduces of NL and 2 NL values.
+  // Maximum and sums of our columns, then of all: two small all_reduces of NL and 2 NL values.
   void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
                   Scratch& scratch) const {
     const auto count = static_cast<Index>(logits.extent(0));
     const Tensor<State<T>, 1> largest = part(scratch.largest, 0, count);
-    const Tensor<State<T>, 1> statistics = part(scratch.statistics, 0, 2 * count);
+    const Tensor<State<T>, 1> sums = part(scratch.sums, 0, 2 * count);
     cross_entropy_largest<T>(exec, largest, logits);
     tensor_->all_reduce_rows(exec, largest, ReduceOp::max);
-    cross_entropy_sums<T>(exec, statistics, logits, targets, largest, vocabulary().begin);
-    tensor_->all_reduce_rows(exec, statistics, ReduceOp::sum);
-    cross_entropy_losses<State<T>>(exec, losses, targets, largest, statistics);
+    cross_entropy_sums<T>(exec, sums, logits, targets, largest, vocabulary().begin);
+    tensor_->all_reduce_rows(exec, sums, ReduceOp::sum);
+    cross_entropy_losses<State<T>>(exec, losses, targets, largest, sums);
   }
 
   IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }  // of this rank

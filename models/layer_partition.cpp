@@ -27,8 +27,8 @@ std::vector<ChunkLayers> one_chunk(Index num_layers, Recompute recompute) {
   return {{.first = 0, .count = num_layers, .embedding = true, .head = true, .recompute = recompute}};
 }
 
-// The smallest limit that no part exceeds is what some part costs with some number of blocks. Whether a limit can be
-// kept is told by giving each part as many blocks as it has room for: of one part, all blocks cost alike.
+// The smallest limit that no part exceeds is what some part costs with some number of blocks. To see
+// whether a limit can be kept, each part gets as many blocks as stay below it: of one part, all blocks cost alike.
 std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts>& costs) {
   const std::size_t parts = costs.size();
   ESPALIER_ASSERT(parts >= 1 && static_cast<Index>(parts) <= num_layers, "each part needs a layer");
@@ -36,7 +36,7 @@ std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts
     const double fixed = (part == 0 ? costs[part].embedding : 0) + (part + 1 == parts ? costs[part].head : 0);
     return fixed + static_cast<double>(blocks) * costs[part].block;
   };
-  const auto room = [&](std::size_t part, double limit) {
+  const auto blocks_below = [&](std::size_t part, double limit) {
     constexpr double rounding = 1e-9;
     const double blocks = (limit - cost(part, 0)) / costs[part].block;
     return std::max<Index>(1, static_cast<Index>(blocks + rounding));
@@ -44,24 +44,28 @@ std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts
   const auto is_exceeded = [&](double limit) {
     Index total = 0;
     for (std::size_t part = 0; part < parts; ++part)
-      total += room(part, limit);
+      total += blocks_below(part, limit);
     return total < num_layers;
   };
   std::vector<double> limits;
-  for (std::size_t part = 0; part < parts; ++part)
+  for (std::size_t part = 0; part < parts; ++part) {
+    if (part > 0 && cost(part, 1) == cost(part - 1, 1) && costs[part].block == costs[part - 1].block)
+      continue;  // the same limits
     for (Index blocks = 1; blocks <= num_layers; ++blocks)
       limits.push_back(cost(part, blocks));
+  }
   std::sort(limits.begin(), limits.end());
   const double limit = *std::partition_point(limits.begin(), limits.end(), is_exceeded);
 
-  // Among the ways to keep the limit: as even as it allows, spare layers taken from the parts that cost most.
+  // Among the ways to keep the limit: as even as it allows. Spare layers are taken from the part that costs most, among
+  // equals from the first.
   std::vector<Index> layers;
   for (std::size_t part = 0; part < parts; ++part)
-    layers.push_back(room(part, limit));
+    layers.push_back(blocks_below(part, limit));
   for (Index spare = std::accumulate(layers.begin(), layers.end(), Index{0}) - num_layers; spare > 0; --spare) {
     std::size_t costliest = parts;
     for (std::size_t part = 0; part < parts; ++part)
-      if (layers[part] > 1 && (costliest == parts || cost(part, layers[part]) >= cost(costliest, layers[costliest])))
+      if (layers[part] > 1 && (costliest == parts || cost(part, layers[part]) > cost(costliest, layers[costliest])))
         costliest = part;
     --layers[costliest];
   }

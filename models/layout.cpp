@@ -36,19 +36,20 @@ Recompute Layout::recompute_of(int stage) const {
 int Layout::part_of(int stage, int chunk) const {
   if (schedule == ScheduleKind::zero_bubble_v && chunk == 1)
     return 2 * pipeline - 1 - stage;
-  return chunk * pipeline + stage;
+  return part_of_chunk(stage, chunk, pipeline);
 }
 
 bool Layout::data_inside_pipeline() const {
   return std::ranges::find(order, Axis::dp) < std::ranges::find(order, Axis::pp);
 }
 
-PipelineShape Layout::pipeline_shape() const {
+PipelineShape Layout::pipeline_shape(bool ties_embeddings) const {
   return {.kind = schedule,
           .stages = pipeline,
           .chunks = virtual_stages,
           .microbatches = static_cast<int>(num_microbatches()),
-          .gathers_weights = zero_stage > 0};
+          .gathers_weights = zero_stage > 0,
+          .ties_embeddings = ties_embeddings};
 }
 
 std::vector<std::vector<ChunkLayers>> Layout::chunks() const {
@@ -75,7 +76,7 @@ std::string Layout::text() const {
       zero_stage > 0 && shard_replicas > 0 ? fmt::format(" over {} replicas of a node", shard_replicas) : "",
       sequence_parallel ? ", sequence parallel" : "", to_string(precision));
   if (!data_inside_pipeline() && pipeline > 1 && data > 1)
-    text += ", stages side by side";
+    text += ", stages on neighbouring ranks";
   return text;
 }
 
@@ -88,7 +89,7 @@ std::string Layout::short_text() const {
   if (sequence_parallel)
     text += ", sequence-parallel";
   if (zero_stage > 0)
-    text += fmt::format(", ZeRO-{}", zero_stage);
+    text += fmt::format(", ZeRO-{}{}", zero_stage, zero_stage == 3 && keep_gathered ? ", keep_gathered" : "");
   if (zero_stage > 0 && shard_replicas > 0)
     text += fmt::format(" over {} replicas of a node", shard_replicas);
   if (const std::string recomputed = recompute_text(*this); !recomputed.empty())

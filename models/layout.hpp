@@ -14,12 +14,12 @@
 
 namespace espalier {
 
-/// The replicas that share one copy of what ZeRO shards: all, or those of a node (hybrid sharding).
+/// The replicas over which ZeRO shards: all, or those of a node (hybrid sharding).
 enum class ShardOver { all, node };
 inline const char* to_string(ShardOver over) { return over == ShardOver::all ? "all" : "node"; }
 
-/// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` prices, a run has and its records
-/// tell. A config may leave degrees and layers open (training/config/run_layout.hpp fills them in).
+/// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` estimates, a run has and its
+/// records store. A config may leave degrees and layers open (training/config/run_layout.hpp fills them in).
 struct Layout {
   int tensor = 1;          ///< ranks that share each matrix
   int context = 1;         ///< ranks that share each sequence; above the tensor ranks. Only the planner knows them
@@ -34,7 +34,7 @@ struct Layout {
   ShardOver shard_over = ShardOver::all;
   int shard_replicas = 0;        ///< consecutive replicas that share one copy; 0: all. Of a run, not of a config
   int first_level_replicas = 0;  ///< of a run, too: see MeshLayout
-  bool keep_gathered = false;    ///< ZeRO-3: layers stay gathered through a pass of the step's list
+  bool keep_gathered = false;    ///< ZeRO-3: each layer is gathered once a step
   bool sequence_parallel = false;
   AxisOrder order = data_first_order;
   Precision precision = Precision::bf16;
@@ -45,6 +45,14 @@ struct Layout {
 
   int num_devices() const { return tensor * context * data * pipeline; }
   Index num_microbatches() const { return global_batch / (micro_batch * data); }  ///< of a replica. @pre data is known
+  /// Ranks whose gradients are summed: replicas, and the context ranks of each.
+  int gradient_ranks() const { return data * context; }
+  /// The ZeRO stage that acts: one rank has nobody to share with.
+  int acting_zero_stage() const { return gradient_ranks() > 1 ? zero_stage : 0; }
+  /// Whether sequence parallelism acts: one tensor rank has nobody to split rows with.
+  bool splits_rows() const { return sequence_parallel && tensor > 1; }
+  /// Whether ZeRO shards among the replicas of a node alone (hybrid sharding).
+  bool shards_within_nodes() const { return shard_over == ShardOver::node && acting_zero_stage() > 0; }
   /// Replicas over which ZeRO shards.
   int shards() const { return zero_stage == 0 ? 1 : shard_replicas > 0 ? shard_replicas : data; }
   int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
@@ -67,8 +75,8 @@ struct Layout {
             .first_level_replicas = first_level_replicas};
   }
 
-  /// What decides the lists of all stages.
-  PipelineShape pipeline_shape() const;
+  /// What decides the lists of all stages. `ties_embeddings` is of the model, and decides about tied_reduce alone.
+  PipelineShape pipeline_shape(bool ties_embeddings = true) const;
 
   /// What lies where: [stage][chunk]. @pre `layers` is given
   std::vector<std::vector<ChunkLayers>> chunks() const;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/broken_rule.hpp"
 #include "models/layout.hpp"
 #include "models/model_config.hpp"
 
@@ -13,23 +14,20 @@
 
 namespace espalier {
 
-/// A rule that a layout breaks.
-struct LayoutProblem {
-  std::string section;   ///< of a config; the sentence begins with a key of it: "parallel"
-  std::string sentence;  ///< "tensor 8 cannot share num_heads 12 (nearest: tensor 6 or 12, num_heads 8 or 16)"
-};
-
 /// All rules that the layout breaks. @pre its replicas, micro-batch and virtual stages are known
-/// @param most_parts into which the layers can be cut: see why_too_many_parts()
-std::vector<LayoutProblem> layout_problems(const ModelConfig& model, Index sequence_length, const Layout& layout,
-                                           Index most_parts);
+std::vector<BrokenRule> broken_rules(const ModelConfig& model, Index sequence_length, const Layout& layout);
 
-/// Why a model cannot be cut into the parts of the layout, one layer each at least; empty when it can.
-/// @param most_parts its layers. The planner prices the embedding and the head on parts of their own, too
-std::string why_too_many_parts(Index most_parts, const Layout& layout);
+/// The number of virtual stages that the schedule takes: "1f1b has 1 virtual stage per stage".
+std::string virtual_stages_text(ScheduleKind schedule);
 
-/// Why nodes cannot share states among their replicas (ShardOver::node).
-std::string unlike_nodes_text(Index ranks_per_node, int replicas);
+/// The layout with Layout::shard_replicas and first_level_replicas as nodes of so many ranks give them; where shards
+/// lie within nodes and each replica is alone on its node, without ZeRO.
+/// @param ranks_per_node 0: not known, then no replicas share a node
+/// @param max_summed_at_once see first_level_replicas()
+Layout with_shards(Layout layout, int ranks_per_node, int max_summed_at_once);
+
+/// Why nodes cannot share states among their replicas (ShardOver::node); empty when they can, or need not.
+std::string why_unlike_nodes(const Layout& layout, int ranks_per_node);
 
 /// Numbers of tensor ranks that can share the model, in order.
 std::vector<Index> tensor_degrees(const ModelConfig& model);

@@ -10,8 +10,8 @@
 #include "models/block_shape.hpp"
 #include "parallel/collectives/tensor_parallel.hpp"
 
-// y = x W^T, or + bias, with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers keep
-// nothing between calls. N = B*T rows; R = N, or N/tp where sequence parallelism cuts the residual stream.
+// y = x W^T, or + bias, with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers are
+// stateless between calls. N = B*T rows; R = N, or N/tp where sequence parallelism cuts the residual stream.
 
 namespace espalier {
 
@@ -42,7 +42,7 @@ inline ParameterSpec linear_bias(const std::string& layer, std::vector<Index> sh
           .weight_decay = false};
 }
 
-/// Some of the outputs of a linear layer, with a weight (out, in), and a bias (out), of their own.
+/// Some of the outputs of a linear layer, which have a weight (out, in) and a bias (out) of their own.
 struct LinearOutputs {
   std::string name;
   Index out = 0;
@@ -50,9 +50,9 @@ struct LinearOutputs {
   Index init_first = 0;
 };
 
-/// Each rank computes some of the outputs from all of the input: the rows of W are cut, and the bias. Several weights
-/// of one input are one matmul: those of a rank lie one below the other, and so do their outputs in y. With `copies`,
-/// runs of so many consecutive ranks hold the same outputs, and each contributes a summand of their gradients.
+/// Each rank computes some of the outputs from all of the input: W is cut by rows, and the bias. Several weights of one
+/// input are one matmul: on a rank they lie one below the other. With `copies`, so many consecutive ranks hold the same
+/// outputs, and their gradients are summed.
 template <class P>
 class ColumnParallelLinear {
   using T = Compute<P>;
@@ -63,7 +63,7 @@ class ColumnParallelLinear {
                        double init_std, int copies = 1)
       : parameters_(&parameters), tensor_(&tensor), in_(in), has_bias_(bias) {
     Shard shard = tensor.shard(0);
-    shard = {.dim = 0, .part = shard.part / copies, .parts = shard.parts / copies};
+    shard = Shard{.dim = 0, .part = shard.part / copies, .parts = shard.parts / copies};
     const AxisSet partial = copies > 1 ? AxisSet{Axis::tp} : AxisSet{};
     const int tp_run = copies > 1 && copies < tensor.size() ? copies : 0;
     for (const LinearOutputs& part : outputs) {
@@ -155,8 +155,8 @@ class ColumnParallelLinear {
   int first_weight_ = 0, last_weight_ = 0, first_bias_ = 0, last_bias_ = 0;
 };
 
-/// Each rank holds some of the inputs and computes its summand of all outputs: the columns of W are cut; every rank
-/// holds the bias, which is added once, after the sum. Its output joins the residual stream.
+/// Each rank holds some of the inputs and computes a partial sum of all outputs: W is cut by columns. Every rank holds
+/// the bias, which is added once, after the sum. The output is added to the residual stream.
 template <class P>
 class RowParallelLinear {
   using T = Compute<P>;

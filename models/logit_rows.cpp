@@ -13,16 +13,16 @@ Index divide_up(Index number, Index divisor) { return (number + divisor - 1) / d
 
 }  // namespace
 
-// Chunks of one size. Where they are long they are whole tiles of a GPU's products, for an eighth more memory at most.
-Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index most) {
+// Chunks of one size. Where they are long they are whole tiles of a GPU's matmuls, for an eighth more memory at most.
+Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index max_logits) {
   constexpr Index tile = 128;
-  const Index most_rows = std::max(least_logit_rows, most / divide_up(vocab_size, tensor_size));
-  const Index rows = divide_up(tokens, divide_up(tokens, most_rows));
+  const Index max_rows = std::max(min_logit_rows, max_logits / divide_up(vocab_size, tensor_size));
+  const Index rows = divide_up(tokens, divide_up(tokens, max_rows));
   return rows < 8 * tile ? rows : std::min(tokens, tile * divide_up(rows, tile));
 }
 
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size, Index most) {
-  return static_cast<int>(divide_up(tokens, logit_rows(tokens, vocab_size, tensor_size, most)));
+int logit_chunks(Index tokens, Index vocab_size, int tensor_size, Index max_logits) {
+  return static_cast<int>(divide_up(tokens, logit_rows(tokens, vocab_size, tensor_size, max_logits)));
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace espalier {
 
-/// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
-/// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
+/// The weight of a token in the loss. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and
+/// `gradient` the same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
 struct TokenWeight {
   double loss;
   double gradient;
@@ -23,29 +24,28 @@ struct TokenBatch {
   const TokenId* inputs;
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
   Index first_sample = 0;  ///< global index of the first sequence, for dropout
-  /// Of each token in its document, as far as it lies in its row: 0, 1, ... from the begin of a row or document.
-  /// Null: documents are joined.
+  /// Position of each token in the part of its document that lies in its row: 0, 1, ... Null: documents are joined.
   const int* positions = nullptr;
   TokenWeight weight = 1;
 };
 
-/// A token of one of the sequences that generation grows.
+/// A token of one of the sequences of generation.
 struct PlacedToken {
   TokenId token;
   int sequence;  ///< below CacheShape::sequences
   int position;  ///< below CacheShape::length
 };
 
-/// What generation has room for.
+/// Capacity of the cache of keys and values.
 struct CacheShape {
   Index sequences = 1;  ///< S
   Index length = 1;     ///< P, positions of each
-  Index rows = 1;       ///< tokens taken in at a time, of all sequences; at most `most_decoded`
+  Index rows = 1;       ///< tokens taken in at a time, of all sequences; at most `max_decoded`
 };
-inline constexpr Index most_decoded = 64;
+inline constexpr Index max_decoded = 64;
 
-/// Which arrays a micro-batch uses on this rank: of the chunk, an activation slot (its own, or one of the rank where
-/// chunks share them, see Decoder::shares_slots) and a set of gradients.
+/// Which arrays a micro-batch uses on this rank: an activation slot of the chunk, and a set of gradients. Chunks may
+/// share slots (Decoder::shares_slots).
 struct ActivationIndex {
   int slot = 0;
   int chunk = 0;
@@ -69,13 +69,28 @@ struct ActivationMemory {
   bool separate_documents = false;  ///< micro-batches have positions of tokens
 };
 
-/// To run forward alone: one slot, and no gradients of activations, which belong to backward parts that nobody calls.
+/// Memory for the slots of a rank: each chunk has its own; or, where that takes less, the chunks share as many as they
+/// ever hold together, each large enough for a micro-batch of any chunk.
+struct SlotMemory {
+  Index bytes = 0;
+  bool is_shared = false;  ///< by the chunks
+};
+/// @param slot_bytes of one slot of each chunk
+inline SlotMemory slot_memory(const ActivationMemory& memory, const std::vector<Index>& slot_bytes) {
+  Index apart = 0;
+  for (std::size_t chunk = 0; chunk < slot_bytes.size(); ++chunk)
+    apart += memory.chunks.at(chunk).slots * slot_bytes[chunk];
+  const Index together = memory.slots_together * *std::max_element(slot_bytes.begin(), slot_bytes.end());
+  return together < apart ? SlotMemory{together, true} : SlotMemory{apart, false};
+}
+
+/// To run forward alone: one slot, and no gradients of activations.
 inline ActivationMemory forward_memory(bool separate_documents = false) {
   return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}, .separate_documents = separate_documents};
 }
 
-/// Told after each position of a chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that does
-/// both parts also tells `half_done` between them: a moment more in which messages can be moved on.
+/// Called after each position of a chunk (ChunkLayers::num_positions) that an operation has passed. A backward that
+/// does both parts also calls it between them, with `half_done`, so that messages can be moved on.
 using BlockDone = std::function<void(int position)>;
 inline constexpr int half_done = -1;
 

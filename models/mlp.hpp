@@ -22,7 +22,7 @@ class Mlp {
 
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
-      visit(up, SavedArray{"mlp.up", MadeBy::product, ReadBy::backward_input}, shape.tokens(), shape.up);
+      visit(up, SavedArray{"mlp.up", MadeBy::matmul, ReadBy::backward_input}, shape.tokens(), shape.up);
       visit(activated, SavedArray{"mlp.activated", MadeBy::elementwise, ReadBy::backward_weight}, shape.tokens(),
             shape.ffn);
     }
@@ -47,7 +47,7 @@ class Mlp {
     work.forward.elementwise_bytes += bytes(shape.up) + bytes(shape.ffn);
     work.recompute_for_weight.elementwise_bytes += bytes(shape.up) + bytes(shape.ffn);
     work.backward_input.elementwise_bytes += 2 * bytes(shape.up) + bytes(shape.ffn);
-    work.recompute = work.forward;  // without the product that makes the block's output
+    work.recompute = work.forward;  // without the matmul that makes the block's output
     RowParallelLinear<P>::work(work, shape, shape.channels, shape.ffn, shape.bias);
   }
 
@@ -60,7 +60,7 @@ class Mlp {
 
   /// Forward as far as backward reads it: saved alone.
   void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const {
-    if (activation_ == "gelu")  // which some libraries do with the product
+    if (activation_ == "gelu")  // which some libraries do with the matmul
       return up_.forward_gelu(exec, saved.activated, saved.up, x);
     up_.forward(exec, saved.up, x);
     recompute_for_weight(exec, saved);

@@ -28,11 +28,14 @@ ModelConfig in_one_spelling(ModelConfig model) {
   return model;
 }
 
-std::vector<std::string> problems(const ModelConfig& model) {
-  std::vector<std::string> found;
-  const auto positive = [&](const char* name, Index value) {
+namespace {
+
+using Rules = std::vector<BrokenRule>;
+
+void check_sizes(Rules& broken, const ModelConfig& model) {
+  const auto positive = [&](const char* key, Index value) {
     if (value <= 0)
-      found.push_back(fmt::format("{} is {}, wanted at least 1", name, value));
+      broken.push_back({"model", key, fmt::format("is {}, wanted at least 1", value), {}});
   };
   positive("vocab_size", model.vocab_size);
   if (model.positions == Positions::learned)
@@ -42,34 +45,65 @@ std::vector<std::string> problems(const ModelConfig& model) {
   positive("num_heads", model.num_heads);
   positive("num_kv_heads", model.kv_heads());
   positive("ffn_hidden_size", model.ffn_hidden_size);
-  const auto divisible = [&](const char* name, Index value, const char* by, Index divisor) {
+}
+
+void check_heads(Rules& broken, const ModelConfig& model) {
+  const auto divisible = [&](const char* key, Index value, const char* by, Index divisor) {
     if (value > 0 && divisor > 0 && value % divisor != 0)
-      found.push_back(fmt::format("{} {} is not divisible by {} {}; the nearest that are: {}", name, value, by, divisor,
-                                  fmt::join(nearest_multiples(value, divisor), " and ")));
+      broken.push_back({"model",
+                        key,
+                        fmt::format("{} is not divisible by {} {}; the nearest that are: {}", value, by, divisor,
+                                    fmt::join(nearest_multiples(value, divisor), " and ")),
+                        {fmt::format("model.{}", by)}});
   };
   if (model.head_dim == 0)
     divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
   divisible("num_heads", model.num_heads, "num_kv_heads", model.kv_heads());
   if (model.num_heads > 0 && model.q_size() > LargestModel::channels)
-    found.push_back(fmt::format("num_heads {} times head_dim {} is {} channels, wanted at most {}", model.num_heads,
-                                model.head_size(), model.q_size(), LargestModel::channels));
-  if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size()))
-    found.push_back(fmt::format("{} is {}, wanted an even number of channels to rotate, at most {}",
-                                model.rotary.size == 0 ? "head_dim" : "rotary.size", size, model.head_size()));
+    broken.push_back({"model",
+                      "num_heads",
+                      fmt::format("{} times head_dim {} is {} channels, wanted at most {}", model.num_heads,
+                                  model.head_size(), model.q_size(), LargestModel::channels),
+                      {"model.head_dim"}});
+}
+
+void check_rotary(Rules& broken, const ModelConfig& model) {
   const RotaryConfig& rotary = model.rotary;
-  if (model.positions == Positions::rotary && rotary.scaling != RotaryScaling::none) {
-    if (rotary.factor < 1)
-      found.push_back(fmt::format("rotary.factor is {}, wanted at least 1", rotary.factor));
-    if (rotary.scaling != RotaryScaling::linear && rotary.original_length < 1)
-      found.push_back(fmt::format("rotary.original_length is {}, wanted the positions that the model was trained on",
-                                  rotary.original_length));
-    if (rotary.scaling == RotaryScaling::dynamic && model.rotary_size() < 4)
-      found.emplace_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head to rotate");
-    if (rotary.scaling == RotaryScaling::llama3 && rotary.high_frequency_factor <= rotary.low_frequency_factor)
-      found.push_back(fmt::format("rotary.high_frequency_factor is {}, wanted more than low_frequency_factor {}",
-                                  rotary.high_frequency_factor, rotary.low_frequency_factor));
+  if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size())) {
+    const bool is_given = rotary.size != 0;
+    broken.push_back(
+        {is_given ? "rotary" : "model",
+         is_given ? "size" : "head_dim",
+         fmt::format("is {}, wanted an even number of channels to rotate, at most {}", size, model.head_size()),
+         {}});
   }
-  return found;
+  if (model.positions != Positions::rotary || rotary.scaling == RotaryScaling::none)
+    return;
+  if (rotary.factor < 1)
+    broken.push_back({"rotary", "factor", fmt::format("is {}, wanted at least 1", rotary.factor), {}});
+  if (rotary.scaling != RotaryScaling::linear && rotary.original_length < 1)
+    broken.push_back({"rotary",
+                      "original_length",
+                      fmt::format("is {}, wanted the positions that the model was trained on", rotary.original_length),
+                      {}});
+  if (rotary.scaling == RotaryScaling::dynamic && model.rotary_size() < 4)
+    broken.push_back({"rotary", "scaling", "\"dynamic\" needs at least 4 rotated channels per head", {}});
+  if (rotary.scaling == RotaryScaling::llama3 && rotary.high_frequency_factor <= rotary.low_frequency_factor)
+    broken.push_back({"rotary",
+                      "high_frequency_factor",
+                      fmt::format("is {}, wanted more than low_frequency_factor {}", rotary.high_frequency_factor,
+                                  rotary.low_frequency_factor),
+                      {"rotary.low_frequency_factor"}});
+}
+
+}  // namespace
+
+std::vector<BrokenRule> broken_rules(const ModelConfig& model) {
+  Rules broken;
+  check_sizes(broken, model);
+  check_heads(broken, model);
+  check_rotary(broken, model);
+  return broken;
 }
 
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {

@@ -10,11 +10,12 @@
 #include "core/ops/activation_names.hpp"
 #include "core/ops/rotary_frequencies.hpp"
 #include "core/scalars.hpp"
+#include "models/broken_rule.hpp"
 
 namespace espalier {
 
 enum class Norm { layernorm, rmsnorm };
-/// Where a token learns its place. learned: a table, added to the token embedding; rotary: Q and K are rotated; alibi:
+/// How a token learns its position. learned: a table, added to the token embedding; rotary: Q and K are rotated; alibi:
 /// a slope on the scores (Press et al., 2022), which `plan` alone knows.
 enum class Positions { learned, rotary, alibi };
 const char* to_string(Norm norm);
@@ -78,8 +79,8 @@ struct ModelConfig {
 /// 0 says. All that read or name a model give it in this spelling; kv_heads() and head_size() are numbers in any.
 ModelConfig in_one_spelling(ModelConfig model);
 
-/// Broken rules of a shape, one sentence each with the value got; empty when it can be built.
-std::vector<std::string> problems(const ModelConfig& model);
+/// The rules that a shape breaks, each with the value got; empty when it can be built.
+std::vector<BrokenRule> broken_rules(const ModelConfig& model);
 
 /// What a model has that `train` cannot build yet.
 struct UnsupportedPart {

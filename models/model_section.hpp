@@ -11,7 +11,7 @@ namespace espalier {
 /// training/config/config_visitors.hpp.
 template <class Model, class Visitor>
 void visit_model(Model& shape, Visitor& v) {
-  v.integer("vocab_size", shape.vocab_size, ModelRange::vocabulary, "tokens of the vocabulary");
+  v.integer("vocab_size", shape.vocab_size, ModelRange::vocabulary, "size of the vocabulary");
   v.integer("max_sequence_length", shape.max_sequence_length, ModelRange::positions,
             "longest sequence; learned positions: rows of their table");
   v.integer("num_layers", shape.num_layers, ModelRange::layers, "transformer blocks");
@@ -33,9 +33,9 @@ void visit_model(Model& shape, Visitor& v) {
   v.boolean("qkv_bias", shape.qkv_bias, "biases in the Q, K and V projections, also if bias = false");
   v.boolean("qk_norm", shape.qk_norm, "RMSNorm of each head of Q and K");
   v.integer("window", shape.window, or_zero(ModelRange::positions),
-            "sliding window: tokens that a token sees, itself included; 0: full attention");
+            "sliding window: number of tokens that a token sees, with itself; 0: full attention");
   v.integer("full_layers", shape.full_layers, or_zero(ModelRange::layers),
-            "first layers that have full attention instead of the window");
+            "number of first layers with full attention instead of the window");
   v.real("embedding_dropout", shape.embedding_dropout, ModelRange::dropout, "dropout rate of the embedding's output");
   v.real("attention_dropout", shape.attention_dropout, ModelRange::dropout,
          "dropout rate of attention's probabilities");
@@ -47,15 +47,17 @@ void visit_model(Model& shape, Visitor& v) {
   v.integer("size", rotary.size, or_zero(ModelRange::channels), "channels of a head that are rotated; 0: all");
   v.real("theta", rotary.theta, ModelRange::rotary_theta, "base of the frequencies");
   v.choice("scaling", rotary.scaling, all_rotary_scalings, "for sequences longer than the model was trained on");
-  v.real("factor", rotary.factor, ModelRange::rotary_factor, "longer sequence over original_length, with scaling");
+  v.real("factor", rotary.factor, ModelRange::rotary_factor,
+         "with scaling: longer sequence divided by original_length");
   v.integer("original_length", rotary.original_length, or_zero(ModelRange::positions), "positions before scaling");
   v.real("low_frequency_factor", rotary.low_frequency_factor, ModelRange::rotary_bound,
-         "llama3: pairs with fewer rotations in original_length are slowed by factor");
+         "llama3: factor divides the frequency of pairs with fewer rotations in original_length");
   v.real("high_frequency_factor", rotary.high_frequency_factor, ModelRange::rotary_bound,
-         "llama3: pairs with more rotations stay as they are");
+         "llama3: pairs with more rotations keep their frequency");
   v.real("beta_slow", rotary.beta_slow, ModelRange::rotary_bound,
-         "yarn: pairs with fewer rotations in original_length are slowed by factor");
-  v.real("beta_fast", rotary.beta_fast, ModelRange::rotary_bound, "yarn: pairs with more rotations stay as they are");
+         "yarn: factor divides the frequency of pairs with fewer rotations in original_length");
+  v.real("beta_fast", rotary.beta_fast, ModelRange::rotary_bound,
+         "yarn: pairs with more rotations keep their frequency");
   v.boolean("truncate", rotary.truncate, "yarn: the ramp begins and ends at whole pairs");
   v.real("mscale", rotary.mscale, ModelRange::yarn_factor,
          "yarn: of the attention factor, with mscale_all_dim; 0: not given");

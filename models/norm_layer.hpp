@@ -9,9 +9,9 @@
 
 namespace espalier {
 
-/// The norm of the residual stream: layer normalisation with weight and bias (core/ops/layernorm), or RMSNorm, which
-/// has no bias and no mean (core/ops/rmsnorm). Of the rows that this rank has: R of them, C channels. Under sequence
-/// parallelism its gradients are summed over the tensor axis.
+/// The norm of the residual stream: LayerNorm with weight and bias (core/ops/layernorm), or RMSNorm, which has no bias
+/// and no mean (core/ops/rmsnorm). This rank has R rows of C channels. Under sequence parallelism the gradients are
+/// summed over the tensor axis.
 template <class P>
 class NormLayer {
   using T = Compute<P>;
@@ -20,7 +20,7 @@ class NormLayer {
  public:
   struct Saved {
     Stream x;                  ///< (R, C), the input, owned by whoever made it
-    Tensor<T, 2> y;            ///< (R, C), the output, which the next product needs again
+    Tensor<T, 2> y;            ///< (R, C), the output, which the next matmul needs again
     Tensor<State<T>, 1> mean;  ///< (R), of LayerNorm
     Tensor<State<T>, 1> rstd;  ///< (R)
 
@@ -32,7 +32,7 @@ class NormLayer {
       visit(rstd, SavedArray{"norm.rstd", MadeBy::elementwise, ReadBy::both_parts}, rows);
     }
   };
-  /// What backward_input leaves for backward_weight, where it leaves anything.
+  /// What backward_input leaves for backward_weight.
   struct Gradients {
     Tensor<State<T>, 2> partial;  ///< (P, 2C), or (P, C): see layernorm_partial_rows and rmsnorm_partial_rows
 

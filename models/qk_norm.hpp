@@ -24,7 +24,7 @@ class QkNorm {
 
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
-      visit(qk, SavedArray{"attention.qk", MadeBy::product, ReadBy::both_parts}, shape.tokens(), shape.qk_channels());
+      visit(qk, SavedArray{"attention.qk", MadeBy::matmul, ReadBy::both_parts}, shape.tokens(), shape.qk_channels());
       visit(q_rstd, SavedArray{"attention.q_rstd", MadeBy::elementwise, ReadBy::both_parts},
             shape.tokens() * shape.attention.num_heads);
       visit(k_rstd, SavedArray{"attention.k_rstd", MadeBy::elementwise, ReadBy::both_parts},

@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// The projection to Q, K and V: [Q | K | V] = x W^T. One matmul. Where there are fewer heads of K and V than tensor
-/// ranks, runs of ranks hold the same head and sum its gradients: then Q is a matmul of its own.
+/// The projection to Q, K and V: [Q | K | V] = x W^T, in one matmul. With fewer heads of K and V than tensor ranks,
+/// consecutive ranks hold the same head and sum its gradients; then Q is a matmul of its own.
 template <class P>
 class QkvProjection {
   using T = Compute<P>;

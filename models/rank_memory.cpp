@@ -44,8 +44,8 @@ Layout with_context_ranks_as_replicas(const ModelConfig& model, Layout layout) {
   layout.global_batch *= layout.context;  // as many micro-batches
   layout.shard_replicas *= layout.context;
   layout.context = 1;
-  layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
-  layout.zero_stage = layout.data > 1 ? layout.zero_stage : 0;
+  layout.sequence_parallel = layout.splits_rows();
+  layout.zero_stage = layout.acting_zero_stage();
   layout.kv_copies = model.kv_copies(layout.tensor);
   return layout;
 }
@@ -79,13 +79,13 @@ StateBytes state_bytes(const TrainingTypes& types) {
   const auto state = static_cast<Index>(size_of(types.state()));
   return {.weights = static_cast<Index>(size_of(types.compute)),
           .gradients = state,
-          .optimizer = (types.has_masters() ? 3 : 2) * state};
+          .optimizer = (types.has_master_weights() ? 3 : 2) * state};
 }
 
 ReducerOptions reducer_options(const Layout& layout, const std::vector<ChunkLayers>& chunks,
                                std::optional<ScalarType> wire, double message_scale) {
   ReducerOptions options =
-      for_ranks({.zero_stage = layout.zero_stage, .wire = wire}, layout.mesh().replicas_of_a_copy());
+      options_for_ranks({.zero_stage = layout.zero_stage, .wire = wire}, layout.mesh().replicas_of_shard_group());
   options.layers_of_chunk = layers_of_chunk(chunks);
   for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
     if (message_scale > 1)
@@ -116,7 +116,7 @@ Index tensor_scratch_bytes(const ModelConfig& model, const Layout& layout, bool 
       .size = layout.tensor,
       .sequence_parallel = layout.sequence_parallel,
       .tokens = tokens,
-      .logit_rows = has_head ? logit_rows(tokens, model.vocab_size, layout.tensor, options.logits.most) : 0,
+      .logit_rows = has_head ? logit_rows(tokens, model.vocab_size, layout.tensor, options.logits.max_at_once) : 0,
       .compute_bytes = static_cast<Index>(size_of(options.types.compute)),
       .state_bytes = static_cast<Index>(size_of(options.types.state()))}
       .bytes(model);
@@ -132,7 +132,7 @@ std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout
       bytes_of(stage, Category::activations) = beyond_any_device;
     return memory;
   }
-  StateMemory& memo = StateMemory::of(model);
+  StateMemory& known = StateMemory::of(model);
   const std::vector<std::vector<ChunkLayers>> stages = layout.chunks();
   for (const AlikeRanks ranks : alike_ranks(model, layout)) {
     const BlockShape shape = make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
@@ -147,7 +147,7 @@ std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout
       const bool is_as_before = stage > 1 && stage + 1 < layout.pipeline &&
                                 std::ranges::equal(chunks, stages[static_cast<std::size_t>(stage) - 1], same);
       if (!is_as_before)
-        states = memo.most(layout, options, stage, chunks, ranks);
+        states = known.most(layout, options, stage, chunks, ranks);
       const bool has_head = std::ranges::any_of(chunks, &ChunkLayers::head);
       const ActivationBytes activations = activation_bytes(
           recording, chunks, activation_memory(layout.pipeline_shape(), stage, chunks, options.separate_documents));

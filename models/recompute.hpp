@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-// The arrays that a block's forward leaves for its backward, and which of them are computed again instead of kept.
+// The arrays that a block's forward saves for its backward, and which of them are recomputed instead of kept.
 
 namespace espalier {
 
 enum class ReadBy { backward_input, backward_weight, both_parts };
-enum class MadeBy { elementwise, product, attention };
+enum class MadeBy { elementwise, matmul, attention };
 
 /// One line of the list of saved arrays. A layer lists its arrays in one function,
 /// `Saved::each(visit, extents...)`, which calls visit(array, SavedArray, extents...) for each of them. Allocation,
@@ -22,10 +22,10 @@ struct SavedArray {
   ReadBy read_by;
 };
 
-/// What a block does not keep from forward to backward but computes again (Chen et al., Training Deep Nets with
-/// Sublinear Memory Cost, 2016; Korthikanti et al., 2022): a set of saved arrays. The same bits in all modes where the
-/// same kernels see the same inputs twice; not in 16 bits on a GPU, where a GELU that is part of a product of cuBLASLt
-/// is computed again by our own kernel. docs/memory.md has the bytes of each.
+/// Activation checkpointing (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016; Korthikanti et al.,
+/// 2022): which saved arrays a block computes again instead of keeping them. All modes give the same bits, but not in
+/// 16 bits on a GPU: there our own kernel recomputes a GELU that is part of a matmul of cuBLASLt. docs/memory.md has
+/// the bytes.
 enum class Recompute {
   none,
   selective,  ///< what is cheap to compute: the outputs of the norms and of GELU, when weight gradients need them

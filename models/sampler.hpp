@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// How the next token is drawn from its logits. The rules work in the order of their lines.
+/// How the next token is drawn from its logits. The rules are applied in this order.
 struct SamplingConfig {
   double repetition_penalty = 1;  ///< makes tokens of the text so far less likely (penalize_repetition()); 1: does not
   double temperature = 1;         ///< divides the logits; 0: always the most likely token
@@ -28,9 +28,9 @@ struct Candidate {
 /// Tokens beyond the logits are passed over. @pre penalty > 0
 void penalize_repetition(std::vector<double>& logits /* (V) */, std::span<const TokenId> tokens, double penalty);
 
-/// The tokens that the rules leave, the most likely one first, of equal ones the smaller id first; one at least. Their
-/// probabilities add up to 1. `text` holds the tokens so far. @pre the logits (V) are finite
-/// @param share of the probability that is enough: where it is reached the others may be left out
+/// The tokens that the rules leave, at least one, sorted by falling probability and then by id. Their probabilities add
+/// up to 1. `text` holds the tokens so far. @pre the logits (V) are finite
+/// @param share of the probability that is enough: tokens beyond it may be left out
 std::vector<Candidate> candidates(std::vector<double> logits, std::span<const TokenId> text,
                                   const SamplingConfig& config, double share = 1);
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "parallel/reduction/counted_ranges.hpp"
 #include "parallel/reduction/reduction_shares.hpp"
+#include "parallel/reduction/unique_ranges.hpp"
 
 namespace espalier {
 namespace {
@@ -69,8 +69,8 @@ class StageStates {
     const ReductionShares shares(of_.declared.segments, of_.declared.parameters, group_ranks(ranks.first, 0), reducer_,
                                  state_size());
     const Index all = Index{ranks.end - ranks.first} * layout_.data;
-    const Index in_time = most_slices / std::max<Index>(1, static_cast<Index>(shares.num_buckets()));
-    const Index wanted = all > most_ranks ? sample_ranks : all;
+    const Index in_time = max_slices / std::max<Index>(1, static_cast<Index>(shares.num_buckets()));
+    const Index wanted = all > max_ranks ? sample_ranks : all;
     const Index seen = options_.copies_state ? all : std::min(wanted, std::max<Index>(in_time, 2));
     MemoryByCategory most;
     for (Index i = 0; i < seen; ++i) {
@@ -87,9 +87,9 @@ class StageStates {
   }
 
  private:
-  static constexpr Index most_ranks = 64;        // of which all are looked at
-  static constexpr Index sample_ranks = 8;       // of more
-  static constexpr Index most_slices = 1 << 17;  // of them
+  static constexpr Index max_ranks = 64;        // of which all are looked at
+  static constexpr Index sample_ranks = 8;      // of more
+  static constexpr Index max_slices = 1 << 17;  // of them
 
   int place(int tensor_rank, int replica) const {
     return mesh_.rank_at(PerAxis::coordinates(tensor_rank, replica, stage_));
@@ -129,15 +129,16 @@ class StageStates {
     return memory;
   }
 
-  // What a save behind the training keeps on a rank: the weights (or masters) and moments that it writes.
+  // What a save behind the training keeps on a rank: the weights (or master weights) and moments that it writes.
   std::uint64_t checkpoint_copy(const ReductionPlan& plan, int rank) const {
     const bool is_shared = layout_.zero_stage > 0;
     const auto counted = [&](const std::vector<IndexRange>& ranges, bool by_slice) {
-      return total_size(counted_ranges(of_.declared.parameters, ranges, mesh_, rank, by_slice));
+      return total_size(unique_ranges(of_.declared.parameters, ranges, mesh_, rank, by_slice));
     };
     const std::vector<IndexRange> all = {{0, of_.flat_size}};
     const Index moments = counted(is_shared ? plan.owned : all, is_shared);
-    const Index weights = options_.types.has_masters() || layout_.zero_stage == 3 ? moments : counted(all, false);
+    const Index weights =
+        options_.types.has_master_weights() || layout_.zero_stage == 3 ? moments : counted(all, false);
     return static_cast<std::uint64_t>((weights + 2 * moments) * state_size());
   }
 

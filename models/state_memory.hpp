@@ -11,17 +11,17 @@
 
 namespace espalier {
 
-/// Tensor ranks with equal shapes, whose memory differs by the slices that they own alone.
+/// Tensor ranks with equal shapes: their memory differs only by the slices that they own.
 struct AlikeRanks {
   int first = 0;
   int end = 1;
 };
 
-/// What ranks hold of weights, gradients, optimizer state, buffers of the reduction and copies of the state. `plan`
-/// asks for it again and again while it searches, and it depends on few of a layout's choices: each answer is kept.
+/// Memory of weights, gradients, optimizer state, buffers of the reduction and copies of the state. It depends on few
+/// of a layout's choices, and the search of `plan` asks for it often, so results are cached.
 class StateMemory {
  public:
-  /// Kept until another model is asked for.
+  /// Cached until another model is asked for.
   static StateMemory& of(const ModelConfig& model);
 
   /// Of the rank of a stage, among `ranks` of the tensor axis and all replicas, that has most.

@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// Visits a list of saved arrays and gives those that `chosen` names memory from the arena; the others stay.
+/// Visits a list of saved arrays and allocates those that `chosen` selects from the arena; the others stay.
 template <class Chosen>
 class TakeArrays {
  public:

@@ -6,8 +6,8 @@
 
 namespace espalier {
 
-/// Bytes in which one of `size` tensor ranks receives what others add to its sums: of the residual stream of N tokens,
-/// and of the two statistics of the loss, of so many rows that the head takes at a time.
+/// The receive buffer of one of `size` tensor ranks for sums: of the residual stream of N tokens, and of the loss, two
+/// for each row that the head processes at a time.
 struct TensorScratch {
   int size = 1;
   bool sequence_parallel = false;

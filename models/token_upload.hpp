@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// Where tokens enter a model: what a kernel is given lies in its tables. @throws Error (data)
+/// Checks that the tokens lie in the tables of the model, before kernels read them. @throws Error (data)
 inline void require_tokens(const TokenId* tokens, Index count, TokenId least, Index vocab_size) {
   const TokenId* const beyond = std::find_if(
       tokens, tokens + count, [=](TokenId token) { return token < least || static_cast<Index>(token) >= vocab_size; });

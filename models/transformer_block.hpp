@@ -14,9 +14,9 @@
 
 namespace espalier {
 
-/// The pre-norm block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout of both summands. Keeps nothing
-/// between calls: what backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that
-/// micro-batches may be in flight in any order and the weight part may come later.
+/// The pre-norm block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout of both summands. It is
+/// stateless between calls: Saved has what backward needs, Gradients what backward_weight also needs. So micro-batches
+/// may be in flight in any order, and backward_weight may come later.
 template <class P>
 class TransformerBlock {
   using T = Compute<P>;
@@ -35,7 +35,7 @@ class TransformerBlock {
     void each(Visit& visit, const BlockShape& shape) {
       norm1.each(visit, shape.norm, shape.rows, shape.channels);
       attention.each(visit, shape);
-      visit(h, SavedArray{"h", MadeBy::product, ReadBy::both_parts}, shape.rows, shape.channels);
+      visit(h, SavedArray{"h", MadeBy::matmul, ReadBy::both_parts}, shape.rows, shape.channels);
       norm2.each(visit, shape.norm, shape.rows, shape.channels);
       mlp.each(visit, shape);
     }

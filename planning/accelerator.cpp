@@ -23,10 +23,18 @@ int activation_bytes(Precision precision) {
   return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
 }
 
-std::string unmeasured_text(const Accelerator& device) {
-  return device.unmeasured.empty() ? ""
-                                   : fmt::format("No published training run on {} was compared: its efficiency is {}.",
-                                                 device.name, device.unmeasured);
+std::string unfitted_text(const Accelerator& device) {
+  return device.unfitted.empty() ? ""
+                                 : fmt::format("Nothing was fitted to training runs on {}: its efficiency is {}.",
+                                               device.name, device.unfitted);
+}
+
+std::vector<std::string> priced_precision_names() {
+  std::vector<std::string> names;
+  for (const Precision each : all_precisions())
+    if (is_priced(each))
+      names.emplace_back(to_string(each));
+  return names;
 }
 
 std::vector<std::string> precision_names(const Accelerator& device) {

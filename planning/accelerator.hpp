@@ -57,7 +57,7 @@ struct Accelerator {
   double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
   double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
   double error_share = 0;  ///< of the calibration, either way; 0: not measured, published cases tell (interval.hpp)
-  std::string unmeasured;  ///< where no published run on it was compared: what its shares are taken from
+  std::string unfitted;    ///< where nothing was fitted to runs on it: what its shares are taken from
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap
   std::array<MatrixRate, num_precisions> rates;
 
@@ -66,9 +66,11 @@ struct Accelerator {
   bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
 };
 
-/// "No published training run on gh200 was compared: its efficiency is that of h100."; empty where one was.
-std::string unmeasured_text(const Accelerator& device);
+/// "Nothing was fitted to training runs on gh200: its efficiency is that of h100."; empty where something was.
+std::string unfitted_text(const Accelerator& device);
 
+/// Names of the precisions that is_priced(), "fp32" first.
+std::vector<std::string> priced_precision_names();
 /// Names of the precisions that the device has, "fp32" first.
 std::vector<std::string> precision_names(const Accelerator& device);
 

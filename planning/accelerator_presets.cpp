@@ -12,11 +12,11 @@
 #include "io/strings.hpp"
 #include "planning/accelerator.hpp"
 
-// Peaks, memory and bandwidths are the vendors'. The shares are fitted (docs/planner.md says on what). Where a device
-// has no published run they are those of its nearest relative, or 0.8 of its best measured matmul: runs on other
-// devices reach 0.72 (H100) to 0.83 (A100) of theirs. like(), by_matmul() and guessed() say so.
-// Best matmuls in bf16, TFLOP/s: A100 271, H100 794, GH200 829, B200 1745, B300 1769, GB200 1822, MI300X 668, MI325X
-// 785, MI355X 1565, Gaudi 2 419, Gaudi 3 1243 [stas00/ml-engineering, compute/accelerator/README.md].
+// Peaks, memory and bandwidths are the vendors'. The shares are fitted (docs/planner.md says on what). Where nothing
+// was fitted to runs on a device they are those of its nearest relative, or 0.8 of its best measured matmul: runs on
+// other devices reach 0.72 (H100) to 0.83 (A100) of theirs. like(), by_matmul() and guessed() say so. Best matmuls in
+// bf16, TFLOP/s: A100 271, H100 794, GH200 829, B200 1745, B300 1769, GB200 1822, MI300X 668, MI325X 785, MI355X 1565,
+// Gaudi 2 419, Gaudi 3 1243 [stas00/ml-engineering, compute/accelerator/README.md].
 
 namespace espalier {
 namespace {
@@ -83,7 +83,7 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
                    .processors = processors,
                    .kernel_seconds = 8e-6,
                    .step_seconds = 25e-3,
-                   .unmeasured = {},
+                   .unfitted = {},
                    .rates = {}};
   made.rate(Precision::fp32) = rate(rates.fp32, vector_units);
   made.rate(Precision::tf32) = rate(rates.tf32, rates.curve);
@@ -94,17 +94,17 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
 }
 
 Accelerator like(const char* relative, Accelerator made) {
-  made.unmeasured = std::string("that of ") + relative;
+  made.unfitted = std::string("that of ") + relative;
   return made;
 }
 
 Accelerator by_matmul(Accelerator made) {
-  made.unmeasured = "0.8 of its best matmul";
+  made.unfitted = "0.8 of its best matmul";
   return made;
 }
 
 Accelerator guessed(Accelerator made) {
-  made.unmeasured = "a guess from its peak";
+  made.unfitted = "a guess from its peak";
   return made;
 }
 

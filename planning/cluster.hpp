@@ -14,7 +14,8 @@ namespace espalier {
 struct LinkTier {
   double bandwidth = 0;  ///< bytes per second and direction that collectives of large payloads reach on each device
   double latency = 0;    ///< seconds of one step of a collective, or of one message
-  double alone = 0;      ///< bytes per second of one device while the others are silent; 0: the same
+  /// Bytes per second of one device while the others are silent; 0: the same. Only Implementation::one_ring reads it.
+  double alone = 0;
 };
 
 inline constexpr int most_devices = 1 << 24;           ///< of a machine

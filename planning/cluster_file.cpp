@@ -60,21 +60,21 @@ std::string likely_mistake(Quantity quantity, double value, Sane sane) {
   const double first = quantity == Quantity::seconds ? step * step : step;  // "s" for "us" more often than for "ms"
   for (const double meant : {value * first, value * step, value * step * step})
     if (meant >= sane.least && meant <= sane.most)
-      return fmt::format(": is the unit right? {} would do{}", quantity_text(quantity, meant), bits);
+      return fmt::format(": did you mean {}?{}", quantity_text(quantity, meant), bits);
   return fmt::format(": is the unit right?{}", bits);
 }
 
 constexpr RealRange share{.min = 1e-3, .max = 1};
 
-// A rule of several keys that is broken, told at one of them.
-struct BrokenRule {
+// A rule of several keys that is broken, reported at one of them.
+struct ClusterRule {
   std::string section;
   std::string key;
   std::string what;
 };
 
-std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
-  std::vector<BrokenRule> found;
+std::vector<ClusterRule> rules_broken_by(const Cluster& cluster) {
+  std::vector<ClusterRule> found;
   const auto require = [&](bool given, const char* section, const char* key, Quantity quantity) {
     if (!given)
       found.push_back(
@@ -83,11 +83,6 @@ std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
   const auto require_link = [&](const char* section, const LinkTier& link) {
     require(link.bandwidth > 0, section, "bandwidth", Quantity::bytes_per_second);
     require(link.latency > 0, section, "latency", Quantity::seconds);
-    if (link.alone > 0 && link.alone < link.bandwidth)
-      found.push_back({section, "alone",
-                       fmt::format("{} is less than bandwidth, {}: no device gets less when the others are silent",
-                                   quantity_text(Quantity::bytes_per_second, link.alone),
-                                   quantity_text(Quantity::bytes_per_second, link.bandwidth))});
   };
   if (const Index devices = Index{cluster.num_nodes} * cluster.devices_per_node; devices > most_devices)
     found.push_back({"cluster", "nodes",
@@ -113,12 +108,12 @@ std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
     for (const auto& [key, value] :
          {std::pair("product_share", rate.product_share), {"attention_share", attends ? rate.attention_share : 1}})
       if (rate.peak_flops > 0 && value <= 0)
-        found.push_back({section, key, "is missing beside the peak: the share of it that is reached, as 0.5"});
+        found.push_back({section, key,
+                         "is missing: with a peak or a gemm_rate, give the share of it that is reached, such as 0.5"});
     if (rate.tuned_attention_share > 0 && rate.tuned_attention_share < rate.attention_share)
-      found.push_back(
-          {section, "tuned_attention_share",
-           fmt::format("{:g} is less than attention_share, {:g}: kernels written for the device are no slower",
-                       rate.tuned_attention_share, rate.attention_share)});
+      found.push_back({section, "tuned_attention_share",
+                       fmt::format("{:g} is less than attention_share, {:g}: kernels for this device cannot be slower",
+                                   rate.tuned_attention_share, rate.attention_share)});
   }
   if (!computes)
     found.push_back({"bf16", "peak",
@@ -156,7 +151,7 @@ class ClusterReader {
     read_link("node_link", cluster.node, sane_node_bandwidth);
     read_link("network_link", cluster.network, sane_network_bandwidth);
     reader_.finish();
-    for (const BrokenRule& rule : broken_rules(cluster))
+    for (const ClusterRule& rule : rules_broken_by(cluster))
       reader_.problem(rule.section, rule.key, rule.what);
     reader_.finish();
     return cluster;
@@ -194,7 +189,7 @@ class ClusterReader {
 
   // "2.50 EUR": what follows the number is the currency.
   void read_price(Cluster& cluster) {
-    constexpr const char* wanted = "a price with its currency, as \"2.50 EUR\"";
+    constexpr const char* wanted = "a price with its currency, such as \"2.50 EUR\"";
     std::string text;
     if (!reader_.read_text("cluster", "price_per_device_hour", text, wanted))
       return;
@@ -239,7 +234,8 @@ class ClusterReader {
       const bool has_peak = read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane);
       const bool has_gemm_rate = read_quantity(section, "gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
       if (has_peak && has_gemm_rate)
-        reader_.problem(section, "gemm_rate", "stands beside peak: give the one that the shares are of");
+        reader_.problem(section, "gemm_rate",
+                        "cannot be given together with peak: give the one that the shares refer to");
       if (has_gemm_rate && preset_rate > 0)
         rescale_shares(rate, preset_rate / rate.peak_flops);
       rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
@@ -253,9 +249,9 @@ class ClusterReader {
       reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
     }
     if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))
-      device.unmeasured.clear();
+      device.unfitted.clear();
     else if (is_own)
-      device.unmeasured = "what its file says";
+      device.unfitted = "what its file says";
   }
 
   // A preset's shares are of the peak: of the lower rate that was measured they are more, and reach the same FLOP/s.
@@ -266,9 +262,6 @@ class ClusterReader {
 
   void read_link(const char* section, LinkTier& link, Sane bandwidth) {
     read_quantity(section, "bandwidth", Quantity::bytes_per_second, link.bandwidth, bandwidth);
-    if (!read_quantity(section, "alone", Quantity::bytes_per_second, link.alone, bandwidth) &&
-        link.alone < link.bandwidth)
-      link.alone = 0;  // that of a preset whose link is slower than the file's
     read_quantity(section, "latency", Quantity::seconds, link.latency, sane_latency);
   }
 
@@ -279,7 +272,7 @@ class ClusterReader {
 
 std::vector<std::string> problems(const Cluster& cluster) {
   std::vector<std::string> found;
-  for (const BrokenRule& rule : broken_rules(cluster))
+  for (const ClusterRule& rule : rules_broken_by(cluster))
     found.push_back(fmt::format("{}.{} {}", rule.section, rule.key, rule.what));
   return found;
 }
@@ -293,8 +286,6 @@ std::string to_toml(const Cluster& cluster) {
   };
   const auto link = [&](const char* section, const LinkTier& tier) {
     quantity(section, "bandwidth", Quantity::bytes_per_second, tier.bandwidth);
-    if (tier.alone > 0)
-      quantity(section, "alone", Quantity::bytes_per_second, tier.alone);
     quantity(section, "latency", Quantity::seconds, tier.latency);
   };
   const Accelerator& device = cluster.device;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/layout_rules.hpp"
+
 namespace espalier {
 namespace {
 
@@ -40,10 +42,6 @@ Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
   return {.nodes = std::min(most_nodes, axis.size), .members = std::clamp(fewest_ranks / axis.stride, 1, axis.size)};
 }
 
-}  // namespace
-
-namespace {
-
 // Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
 // the tensor ranks; replicas follow them, or follow the stages.
 AxisPlacement replicas_axis(const Layout& layout, int replicas) {
@@ -54,12 +52,6 @@ AxisPlacement replicas_axis(const Layout& layout, int replicas) {
           .stride = layout.tensor,
           .run = layout.context,
           .run_stride = layout.tensor * layout.context * layout.pipeline};
-}
-
-// The mesh of the ranks as they lie on the machine.
-MeshLayout mesh_of(const Layout& layout) {
-  return {.degrees = PerAxis::degrees(layout.tensor * layout.context, layout.data, layout.pipeline),
-          .order = layout.order};
 }
 
 }  // namespace
@@ -83,24 +75,9 @@ AxisPlacement copy_axis(const Layout& layout) {
   return {.size = layout.zero_stage > 0 ? layout.data / replicas : 1, .stride = from_replica * replicas};
 }
 
-Layout with_shards(Layout layout, const Cluster& cluster) {
-  layout.shard_replicas = layout.first_level_replicas = 0;
-  const MeshLayout mesh = mesh_of(layout);
-  if (layout.shard_over == ShardOver::node && layout.zero_stage > 0) {
-    const int replicas = replicas_of_a_node(mesh, cluster.devices_per_node);
-    if (replicas == 1)
-      layout.zero_stage = 0;
-    layout.shard_replicas = replicas == layout.data ? 0 : replicas;
-  }
-  const bool by_nccl = !cluster.device.moves_messages;
-  if (!by_nccl && !layout.mesh().has_copies())
-    layout.first_level_replicas = first_level_replicas(mesh, cluster.devices_per_node, default_most_summed_at_once);
-  return layout;
-}
-
-bool has_odd_nodes(const Layout& layout, const Cluster& cluster) {
-  return layout.shard_over == ShardOver::node && layout.zero_stage > 0 &&
-         replicas_of_a_node(mesh_of(layout), cluster.devices_per_node) == 0;
+Layout with_shards(const Layout& layout, const Cluster& cluster) {
+  const bool by_nccl = !cluster.device.moves_messages;  // which sums among all at once
+  return with_shards(layout, cluster.devices_per_node, by_nccl ? layout.num_devices() : default_max_summed_at_once);
 }
 
 AxisPlacement pipeline_axis(const Layout& layout) {

@@ -34,11 +34,8 @@ AxisPlacement pipeline_axis(const Layout& layout);
 AxisPlacement expert_axis(const Layout& layout,
                           const Experts& experts);  ///< of shard_axis() and tensor ranks, those that hold one expert
 
-/// The layout with Layout::shard_replicas and first_level_replicas as this cluster's nodes give them; where shards lie
-/// within nodes and each replica is alone on its node, without ZeRO.
-Layout with_shards(Layout layout, const Cluster& cluster);
-/// Whether nodes hold unlike numbers of its replicas, and it would share a copy among those of a node.
-bool has_odd_nodes(const Layout& layout, const Cluster& cluster);
+/// The layout with what this cluster's nodes decide, see models/layout_rules.hpp.
+Layout with_shards(const Layout& layout, const Cluster& cluster);
 
 /// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.
 /// Ring: all_reduce moves 2 (n - 1) / n of it through each device, the others (n - 1) / n [nccl-tests, PERFORMANCE.md];

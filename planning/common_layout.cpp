@@ -168,15 +168,15 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
     const std::string other_name = machine_name(problems, order[k]);
     const double least = slow.step_interval.low / fast.step_interval.high;
     sentences.push_back(
-        fmt::format("{} trains {:.2f} times as many tokens per second as {}, {:.2f} to {:.2f} within "
-                    "both errors.",
+        fmt::format("{} trains {:.2f} times as many tokens per second as {} ({:.2f} to {:.2f} within "
+                    "both errors).",
                     name, slow.step_seconds / fast.step_seconds, other_name, least,
                     slow.step_interval.high / fast.step_interval.low));
     if (least < 1)
-      sentences.emplace_back("So the error cannot tell which of the two is faster.");
+      sentences.emplace_back("So either of the two may be faster.");
     const auto compare = [&](const char* verb, const char* what, double a, double b) {
       if (a > 0 && b > 0)
-        sentences.push_back(fmt::format("For as many tokens {} {} {:.2f} times as much{} as {}.", name, verb,
+        sentences.push_back(fmt::format("For the same tokens, {} {} {:.2f} times as much{} as {}.", name, verb,
                                         per_token(a, one, fast) / per_token(b, other, slow), what, other_name));
     };
     if (one.cluster.currency == other.cluster.currency)

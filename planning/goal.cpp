@@ -40,7 +40,7 @@ std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) 
 std::string goal_text(const GoalResult& result) {
   return result.is_met()
              ? fmt::format("{}: met with {}, {:.1f} % to spare", result.asked, result.reached, 100 * result.margin)
-             : fmt::format("{}: missed by {:.1f} %, the nearest is {} ({})", result.asked, -100 * result.margin,
+             : fmt::format("{}: missed by {:.1f} %; the best is {} ({})", result.asked, -100 * result.margin,
                            result.reached, result.nearest);
 }
 
@@ -50,7 +50,7 @@ void require_goal(const LayoutPrice& best, const Goal& goal, const std::string& 
       throw Error(ExitCode::usage, {.what = "no layout is that fast",
                                     .where = where,
                                     .got = result.asked + " wanted",
-                                    .wanted = fmt::format("what can be reached: the nearest is {}, with {}",
+                                    .wanted = fmt::format("what can be reached: the best is {}, with {}",
                                                           result.reached, best.layout.text()),
                                     .todo = fmt::format("{}, more --devices, or another --batch", result.nearest)});
 }

@@ -28,7 +28,7 @@ struct GoalResult {
 /// One for each goal that is set.
 std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal);
 
-/// "a step of at most 30 s: met with 29.05 s, 3.2 % to spare", "...: missed by 12.0 %, the nearest is 33.6 s
+/// "a step of at most 30 s: met with 29.05 s, 3.2 % to spare", "...: missed by 12.0 %; the best is 33.6 s
 /// (--max-step-seconds 33.63)".
 std::string goal_text(const GoalResult& result);
 

@@ -33,8 +33,8 @@ struct Implementation {
                                       ///< norms and activation function, as `train` does
   bool overlaps_reduction = true;     ///< gradients are reduced (weights of ZeRO-3 gathered) beside other work
   bool overlaps_gather = true;        ///< weights that ZeRO-1 and 2 updated are gathered beside the next forward
-  bool overlaps_tensor_backward = false;  ///< those of backward overlap with the weight part
-  bool overlaps_tensor = false;           ///< tensor collectives overlap with matmuls
+  bool overlaps_tensor = false;       ///< tensor collectives overlap with matmuls
+  bool overlaps_tensor_backward = false;  ///< those of backward overlap with the gradients of weights
   bool gathers_rows_again = false;        ///< backward gathers the rows that sequence parallelism splits once more, for
                                           ///< the gradients of the weights, and waits for them
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product

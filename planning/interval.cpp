@@ -11,7 +11,7 @@ namespace {
 
 // published_left_out --free --intervals prints these; of the first it takes what each device type is off by constants
 // of the others. Own memory is that of `train --dry-run` [docs/planner.md].
-constexpr CaseKind other_device{"published cases of devices that nothing was fitted to", 0.82, 1.47};
+constexpr CaseKind other_device{"published cases on devices without fitted constants", 0.82, 1.47};
 constexpr CaseKind short_step{"published cases with steps below 1 s", 0.84, 1.71};
 constexpr CaseKind exposed_messages{"published cases that wait for messages", 0.86, 1.37};
 constexpr CaseKind usual_step{"published cases with steps of 1 s or more", 0.85, 1.17};
@@ -19,7 +19,7 @@ constexpr CaseKind with_experts{"published mixtures of experts", 0.73, 1.79};
 constexpr CaseKind own_memory{"layouts of train", 0.99, 1.01};
 constexpr CaseKind other_memory{"published cases of other programs", 0.85, 1.28};
 
-constexpr double told_apart = 0.05;
+constexpr double told_apart = 0.05;  // published_left_out prints it, too
 
 constexpr double short_seconds = 1;    // of a step that may wait for the host and for stragglers
 constexpr double much_waiting = 0.15;  // of a step, for messages
@@ -27,7 +27,7 @@ constexpr double much_waiting = 0.15;  // of a step, for messages
 }  // namespace
 
 const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price) {
-  if (!problem.cluster.device.unmeasured.empty())
+  if (!problem.cluster.device.unfitted.empty())
     return other_device;
   if (problem.implementation.experts.count > 0)
     return with_experts;

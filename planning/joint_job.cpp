@@ -21,11 +21,6 @@ namespace {
 
 constexpr std::size_t most_simulated_jobs = 8;
 
-double block_seconds(const BlockTime& block) {
-  return block.forward.seconds() + block.backward_input.seconds() + block.backward_weight.seconds() +
-         block.recompute.seconds();
-}
-
 // A pipeline whose first stages lie on `problems[0]`.
 struct Split {
   std::array<const PlanProblem*, 2> problems;
@@ -58,7 +53,8 @@ class JointSearcher {
           job && (!search.job || job->step_seconds < search.job->step_seconds))
         search.job = std::move(job);
     if (!search.job)
-      search.why_none = why_none_.empty() ? "no choice of the space is left" : why_none_;
+      search.why_none =
+          why_none_.empty() ? "no layout divides the devices of both clusters and keeps the fixed choices" : why_none_;
     return search;
   }
 
@@ -82,7 +78,7 @@ class JointSearcher {
                             .sequence_parallel = tensor > 1,
                             .precision = space_.precisions.front()};
               const bool divides = common % (tensor * data) == 0 && space_.global_batch % (micro_batch * data) == 0;
-              if (divides && (zero_stage == 0 || data > 1) && choices_left(space_, layout).empty())
+              if (divides && layout.acting_zero_stage() == zero_stage && choices_left(space_, layout).empty())
                 found.push_back(layout);
             }
     return found;
@@ -120,9 +116,8 @@ class JointSearcher {
     for (const std::size_t side : {0, 1}) {
       const PlanProblem& problem = *split.problems[side];
       block[side] =
-          block_seconds(block_time(model, problem.cluster, layout, problem.implementation, problem.sequence_length));
-      head[side] =
-          block_seconds(head_time(model, problem.cluster, layout, problem.implementation, problem.sequence_length));
+          block_time(model, problem.cluster, layout, problem.implementation, problem.sequence_length).seconds();
+      head[side] = head_time(model, problem.cluster, layout, problem.implementation, problem.sequence_length).seconds();
     }
     std::array<Index, 2> most{model.num_layers, model.num_layers};  // blocks of a stage of each side
     while (true) {
@@ -168,11 +163,7 @@ class JointSearcher {
     PipelineCosts costs{.schedule = layout.schedule, .microbatches = layout.num_microbatches(), .chunks = {}};
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       const LayoutPrice& price = prices[static_cast<std::size_t>(split.side(stage))];
-      const ChunkPrice& chunk = price.chunks[static_cast<std::size_t>(stage)].front();
-      ChunkSeconds seconds = chunk.work;
-      seconds.forward += chunk.tensor / 3;  // of the passes, as their matmuls
-      seconds.backward_input += 2 * chunk.tensor / 3;
-      costs.chunks.push_back({seconds});
+      costs.chunks.push_back({price.chunks[static_cast<std::size_t>(stage)].front().with_collectives});
     }
     const ModelConfig& model = split.problems[0]->model;
     const double rows = to_double(layout.micro_batch * split.problems[0]->sequence_length) * layout.data;
@@ -231,21 +222,21 @@ JointSearch search_joint_job(const std::vector<PlanProblem>& problems, const Lay
 
 std::string joint_job_text(const std::vector<PlanProblem>& problems, const JointSearch& search, double alone) {
   if (!search.job)
-    return fmt::format("one job across both: impossible: {}\n", search.why_none);
+    return fmt::format("one job across both clusters is impossible: {}\n", search.why_none);
   const JointJob& job = *search.job;
   const auto side = [&](int which, int stages) {
     return fmt::format("{} with {} on {}", counted(stages, "stage"), counted(job.layers_on(which), "layer"),
                        problems[static_cast<std::size_t>(which)].cluster.name);
   };
   return fmt::format(
-      "one job across both: {}.\n"
+      "one job across both clusters: {}.\n"
       "It has {}, then {}.\n"
       "A step takes {} ({}), which is {} tokens/s{}.\n"
       "A micro-batch of all replicas takes {} over the link between them.\n"
       "Estimated only: no job has run across two clusters.\n",
       job.layout.text(), side(job.first, job.first_stages), side(1 - job.first, job.layout.pipeline - job.first_stages),
       time_text(job.step_seconds), interval_text(job.step_interval), rounded_text(job.tokens_per_second, 4),
-      alone > 0 ? fmt::format(", {:.2f} times the faster alone", job.tokens_per_second / alone) : "",
+      alone > 0 ? fmt::format(", {:.2f} times as many as the faster cluster alone", job.tokens_per_second / alone) : "",
       quantity_text(Quantity::seconds, job.link_seconds));
 }
 

@@ -11,7 +11,8 @@
 namespace espalier {
 
 /// One job across two clusters: a pipeline whose first stages lie on one of them and whose last on the other. Tensor
-/// parallelism, replicas and their gradients stay inside a cluster; only activations cross the link between them.
+/// parallelism, replicas and their gradients stay inside a cluster. Only activations, their gradients and the gradient
+/// of a tied embedding cross the link between them.
 struct JointJob {
   int first = 0;         ///< which of the two problems has the first stages
   int first_stages = 0;  ///< how many it has
@@ -42,7 +43,7 @@ struct JointSearch {
 JointSearch search_joint_job(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
                              const ClusterLink& link);
 
-/// "one job across both: ..." with layers, step, tokens per second, and what it gains over the faster alone.
+/// "one job across both clusters: ..." with layers, step, tokens per second, and what it gains over the faster alone.
 /// @param alone tokens per second of the faster cluster alone; 0: none has a layout
 std::string joint_job_text(const std::vector<PlanProblem>& problems, const JointSearch& search, double alone);
 

@@ -15,12 +15,13 @@ BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index seq
 }
 
 const ParameterRecording& rank_parameters(const ModelConfig& model, const Layout& layout, const LogitSizes& logits) {
-  return parameter_recording(model, {0, layout.tensor, layout.sequence_parallel && layout.tensor > 1, logits.multiple});
+  return parameter_recording(model, {0, layout.tensor, layout.splits_rows(), logits.multiple});
 }
 
 LayerElements layer_elements(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
   const ParameterRecording& declared = rank_parameters(model, layout, implementation.logits);
   LayerElements elements{.block = to_double(declared.block().num_stored()),
+                         .block_tensors = to_double(declared.block().num_tensors()),
                          .embedding = to_double(declared.embedding().num_stored()),
                          .table = to_double(declared.table().num_stored()),
                          .head = to_double(declared.head().num_stored())};
@@ -36,26 +37,6 @@ LayerElements layer_elements(const ModelConfig& model, const Layout& layout, con
       feed_forward(are_whole(experts) ? 1 : layout.tensor) / experts.of_token * experts.count / experts.parallel;
   elements.block += elements.experts - feed_forward(layout.tensor);
   return elements;
-}
-
-std::vector<Index> blocks_per_part(Index num_layers, int parts) {
-  std::vector<Index> blocks(static_cast<std::size_t>(parts), num_layers / parts);
-  const Index rest = num_layers % parts;
-  if (rest == 0)
-    return blocks;
-  if ((num_layers + 2) % parts == 0) {
-    blocks.assign(static_cast<std::size_t>(parts), (num_layers + 2) / parts);
-    --blocks.front();
-    --blocks.back();
-    return blocks;
-  }
-  for (Index i = 0; i < rest; ++i)  // the longer parts in the middle: first and last have embedding and head
-    ++blocks[static_cast<std::size_t>((parts - rest) / 2 + i)];
-  return blocks;
-}
-
-std::vector<Index> blocks_per_part(const ModelConfig& model, const Layout& layout) {
-  return layout.layers.empty() ? blocks_per_part(model.num_layers, layout.num_parts()) : layout.layers;
 }
 
 }  // namespace espalier

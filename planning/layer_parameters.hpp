@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "models/cost.hpp"
 #include "models/declared_parameters.hpp"
 #include "models/layout.hpp"
@@ -25,18 +23,12 @@ const ParameterRecording& rank_parameters(const ModelConfig& model, const Layout
 /// Weights of that rank, elements in memory.
 struct LayerElements {
   double block = 0;
-  double experts = 0;  ///< of a block
+  double block_tensors = 0;  ///< in which they are
+  double experts = 0;        ///< of a block
   double embedding = 0;
-  double table = 0;  ///< of the tokens
+  double table = 0;  ///< the token embedding alone
   double head = 0;
 };
 LayerElements layer_elements(const ModelConfig& model, const Layout& layout, const Implementation& implementation);
-
-/// Blocks of each part of the model in forward order: equal where they divide; one fewer first and last where then they
-/// divide (embedding and head count as blocks); else as even as possible.
-std::vector<Index> blocks_per_part(Index num_layers, int parts);
-
-/// The same for a layout, which may bring its own.
-std::vector<Index> blocks_per_part(const ModelConfig& model, const Layout& layout);
 
 }  // namespace espalier

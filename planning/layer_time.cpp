@@ -21,6 +21,14 @@ constexpr double exponentials =
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
 constexpr double kernels_unfused = 6;     // more, where attention is not one kernel
 constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused the elementwise ones
+// Kernels of other passes, as rough shares of those that a block has in forward.
+constexpr double kernels_input = 1.3;
+constexpr double kernels_weight = 0.3;
+constexpr double kernels_attention = 0.3;
+constexpr double kernels_norms = 0.2;
+constexpr double kernels_head_forward = 0.6;
+constexpr double kernels_head_backward = 0.4;
+constexpr double kernels_embedding = 0.2;
 
 struct Block {
   const ModelConfig& model;
@@ -154,9 +162,10 @@ struct Block {
     return beside(device(), attention_seconds, sent) - attention_seconds;
   }
 
-  double host(double passes) const {
+  // `share`: of the kernels that a block has in forward.
+  double host(double share) const {
     const double kernels = kernels_forward + (implementation.fused_attention ? 0 : kernels_unfused);
-    return passes * kernels * start_seconds() * (implementation.compiled ? kernels_compiled : 1);
+    return share * kernels * start_seconds() * (implementation.compiled ? kernels_compiled : 1);
   }
 
   // Of the host, to start a kernel; a recorded graph starts all by itself.
@@ -176,9 +185,8 @@ double PassTime::seconds() const {
   const double longer = std::max(on_device, host);
   if (longer <= 0)
     return 0;
-  const double a = on_device / longer;
-  const double b = host / longer;
-  return longer * std::pow(std::pow(a, 6) + std::pow(b, 6), 1.0 / 6);
+  const auto sixth_power = [](double x) { return x * x * x * x * x * x; };
+  return longer * std::cbrt(std::sqrt(sixth_power(on_device / longer) + sixth_power(host / longer)));
 }
 
 PassTime& PassTime::operator+=(const PassTime& other) {
@@ -245,7 +253,7 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   time.backward_input.products += block.products(work.backward_input);
   time.backward_input.elementwise += block.elementwise(listed.backward_input, implementation.more_backward);
   time.backward_input.tensor = block.tensor_seconds(work.backward_input) + context_backward;
-  time.backward_input.host = block.host(1.3);
+  time.backward_input.host = block.host(kernels_input);
 
   time.backward_weight.products = block.products(work.backward_weight);
   time.backward_weight.elementwise = traffic_seconds(cluster.device, listed.backward_weight.elementwise_bytes);
@@ -254,7 +262,7 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
         cluster.device, 3 * implementation.gradient_bytes * to_double(matrix_parameters_per_layer(model)) / block.t);
   if (implementation.gathers_rows_again)
     time.backward_weight.tensor = block.tensor_seconds(work.backward_weight);
-  time.backward_weight.host = block.host(0.3);
+  time.backward_weight.host = block.host(kernels_weight);
 
   if (implementation.overlaps_tensor_backward) {  // of sequence parallelism the reduce_scatters alone
     const double overlappable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
@@ -280,11 +288,11 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
   } else if (layout.recompute == Recompute::selective && implementation.recomputes_attention) {
     if (!implementation.fused_attention) {
       time.recompute = attention;
-      time.recompute.host = block.host(0.3);
+      time.recompute.host = block.host(kernels_attention);
     }
   } else if (layout.recompute == Recompute::selective) {
     time.recompute.elementwise = traffic_seconds(cluster.device, listed.recompute_for_weight.elementwise_bytes);
-    time.recompute.host = block.host(0.2);
+    time.recompute.host = block.host(kernels_norms);
   }
   if (experts.count > 0)
     add_experts(time, block);
@@ -307,10 +315,10 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layo
   BlockTime time;
   time.forward.products = product(logits);
   time.forward.elementwise = elementwise(listed.forward, implementation.more_forward.logits);
-  time.forward.host = block.host(0.6);
+  time.forward.host = block.host(kernels_head_forward);
   time.backward_input.products = product(norm_gradient);
   time.backward_input.elementwise = elementwise(listed.backward_input, implementation.more_backward.logits);
-  time.backward_input.host = block.host(0.4);
+  time.backward_input.host = block.host(kernels_head_backward);
   if (layout.tensor > 1)
     time.backward_input.tensor =
         collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
@@ -320,18 +328,17 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layo
 }
 
 BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
-                         Index sequence_length) {
-  const Implementation any;  // the same in all
-  const Block block(model, cluster, layout, any, sequence_length);
+                         const Implementation& implementation, Index sequence_length) {
+  const Block block(model, cluster, layout, implementation, sequence_length);
   const LayerWork listed = embedding_work(block.shape, block.type);
   BlockTime time;
   time.forward.elementwise = traffic_seconds(cluster.device, listed.forward.elementwise_bytes);
-  time.forward.host = block.host(0.2);
+  time.forward.host = block.host(kernels_embedding);
   if (layout.tensor > 1)
     time.forward.tensor =
         collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
   time.backward_weight.elementwise = traffic_seconds(cluster.device, listed.backward_weight.elementwise_bytes);
-  time.backward_weight.host = block.host(0.2);
+  time.backward_weight.host = block.host(kernels_embedding);
   return time;
 }
 

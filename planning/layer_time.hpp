@@ -35,6 +35,10 @@ struct BlockTime {
   PassTime backward_input;
   PassTime backward_weight;
   PassTime recompute;
+
+  double seconds() const {
+    return forward.seconds() + recompute.seconds() + backward_input.seconds() + backward_weight.seconds();
+  }
 };
 
 BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
@@ -43,6 +47,7 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Lay
 /// Final norm, logits and loss; the embedding.
 BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                     const Implementation& implementation, Index sequence_length);
-BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout, Index sequence_length);
+BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
+                         const Implementation& implementation, Index sequence_length);
 
 }  // namespace espalier

@@ -9,29 +9,22 @@
 
 #include "io/units.hpp"
 #include "models/layout_rules.hpp"
-#include "planning/collective_time.hpp"
 
 namespace espalier {
 
 std::string why_impossible(const PlanProblem& problem, const Layout& layout) {
-  const ModelConfig& model = problem.model;
   if (layout.num_devices() > problem.cluster.num_devices())
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
   if (!problem.cluster.device.has(layout.precision))
-    return fmt::format("{} has no {} (it has {})", problem.cluster.device.name, to_string(layout.precision),
-                       fmt::join(precision_names(problem.cluster.device), ", "));
+    return fmt::format("{} does not support {} (it supports {})", problem.cluster.device.name,
+                       to_string(layout.precision), fmt::join(precision_names(problem.cluster.device), ", "));
   if (layout.precision == Precision::fp8 && !problem.cluster.device.has(Precision::bf16))
-    return fmt::format("{} has no bf16, in which fp8 leaves attention and head", problem.cluster.device.name);
-  // The embedding and the head may lie on parts of their own; `train` has none (planning/runnable.hpp).
-  const Index blocks = model.num_layers + 2;
-  const bool has_bare_ends = Index{layout.pipeline} * layout.virtual_stages == blocks;
-  const std::vector<LayoutProblem> broken =
-      layout_problems(model, problem.sequence_length, layout, has_bare_ends ? blocks : model.num_layers);
+    return fmt::format("{} does not support bf16, which fp8 layouts need for attention and head",
+                       problem.cluster.device.name);
+  const std::vector<BrokenRule> broken = broken_rules(problem.model, problem.sequence_length, layout);
   if (!broken.empty())
-    return broken.front().sentence;
-  if (has_odd_nodes(layout, problem.cluster))
-    return unlike_nodes_text(problem.cluster.devices_per_node, layout.data);
-  return {};
+    return broken.front().sentence();
+  return why_unlike_nodes(layout, problem.cluster.devices_per_node);
 }
 
 std::size_t room_bytes(const PlanProblem& problem) {

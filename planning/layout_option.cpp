@@ -36,15 +36,15 @@ struct Item {
 };
 
 [[noreturn]] void throw_bad_value(const Item& item, const std::string& wanted) {
-  throw Error(ExitCode::usage, {.what = fmt::format("{}: {} cannot be this", item.option, item.key),
+  throw Error(ExitCode::usage, {.what = fmt::format("{}: {} cannot have this value", item.option, item.key),
                                 .got = item.value.empty() ? "nothing" : item.value,
                                 .wanted = wanted,
                                 .todo = fmt::format("change {}={} in {}", item.key, item.value, item.option)});
 }
 
 void read(const Item& item, Index& value) {
-  const Index least = item.key == "zero" ? 0 : 1;
-  const Index most = item.key == "zero" ? 3 : most_devices;
+  const Index least = item.key == "zero_stage" ? 0 : 1;
+  const Index most = item.key == "zero_stage" ? 3 : most_devices;
   const char* const end = item.value.data() + item.value.size();
   const auto [read_to, failed] = std::from_chars(item.value.data(), end, value);
   if (failed != std::errc() || read_to != end || value < least || value > most)
@@ -59,10 +59,18 @@ void read(const Item& item, int& value) {
 
 // What a word means, of those that are wanted.
 template <class Value>
-void read_word(const Item& item, Value& value, const std::optional<Value>& meant, const char* wanted) {
+void read_word(const Item& item, Value& value, const std::optional<Value>& meant, const std::string& wanted) {
   if (!meant)
     throw_bad_value(item, wanted);
   value = *meant;
+}
+
+template <class Value>
+std::string one_of(const std::vector<Value>& values) {
+  std::vector<std::string> names;
+  for (const Value value : values)
+    names.emplace_back(to_string(value));
+  return fmt::format("one of {}", fmt::join(names, ", "));
 }
 
 template <class Value>
@@ -75,7 +83,7 @@ std::optional<Value> meaning(const std::string& word, const std::vector<std::pai
 
 // The key that other words for it mean: those of a config of `train` and of JSON, and abbreviations.
 std::string key_of(const std::string& word) {
-  return meaning<std::string>(word, {{"zero_stage", "zero"},
+  return meaning<std::string>(word, {{"zero", "zero_stage"},
                                      {"micro_batch_size", "micro_batch"},
                                      {"tp", "tensor"},
                                      {"cp", "context"},
@@ -105,16 +113,16 @@ void read(const Item& item, ShardOver& value) {
 }
 
 void read(const Item& item, Recompute& value) {
-  read_word(item, value, parse_recompute(item.value), "none, selective or full");
+  read_word(item, value, parse_recompute(item.value), one_of(all_recompute_modes()));
 }
 
 void read(const Item& item, ScheduleKind& value) {
-  read_word(item, value, parse_schedule_kind(item.value),
-            "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
+  read_word(item, value, parse_schedule_kind(item.value), one_of(all_schedule_kinds()));
 }
 
 void read(const Item& item, Precision& value) {
-  read_word(item, value, parse_priced_precision(item.value), "fp32, tf32, fp16, bf16 or fp8");
+  read_word(item, value, parse_priced_precision(item.value),
+            fmt::format("one of {}", fmt::join(priced_precision_names(), ", ")));
 }
 
 [[noreturn]] void throw_unknown_key(const Item& item) {
@@ -183,7 +191,7 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
                   {.what = fmt::format("{}: {} is given twice", option, last.key),
                    .got = fmt::format("{}={} and {}={}", last.key, same->value, last.key, last.value),
                    .wanted = "each key once",
-                   .todo = fmt::format("leave one of them away{}",
+                   .todo = fmt::format("leave out one of them{}",
                                        option == "--layout" ? ", or compare both: --layout twice" : "")});
   }
   return items;

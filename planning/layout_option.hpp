@@ -9,9 +9,9 @@
 
 namespace espalier {
 
-/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
-/// several virtual_stages without a schedule are interleaved. The words of a config and of `plan --json` are
-/// understood, too: "zero_stage=1,order=tp,dp,pp".
+/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero_stage=1,..." over `start`. What is not named
+/// stays; several virtual_stages without a schedule are interleaved. The words of a config and of `plan --json` are
+/// understood, too, and abbreviations: "tp=4,zero=1,order=tp,dp,pp".
 /// @param option whose value the text is, for messages
 /// @throws Error (usage) with the keys known, for a key that is given twice, and for degrees of more ranks than any
 /// machine has devices (most_devices).

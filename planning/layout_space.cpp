@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "models/layout_rules.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_option.hpp"
@@ -32,16 +33,13 @@ std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> open) {
 std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& space, int pipeline) {
   if (space.virtual_stages)
     return {*space.virtual_stages};
-  if (pipeline > 1 && space.schedule == ScheduleKind::zero_bubble_v)
-    return {2};
-  std::vector<int> counts{1};
-  const bool chunked = !space.schedule || *space.schedule == ScheduleKind::interleaved;
-  if (pipeline > 1 && chunked)
-    for (int chunks = 2; chunks <= 8; ++chunks)
-      if (const Index parts = Index{pipeline} * chunks;
-          problem.model.num_layers % parts == 0 ||
-          (problem.model.num_layers + 2) % parts == 0 ||  // embedding and head count as blocks
-          (space.tries_uneven_chunks && parts <= problem.model.num_layers))
+  if (pipeline == 1)
+    return {1};
+  const int least = space.schedule ? allowed_chunks(*space.schedule).least : 1;
+  std::vector<int> counts{least};
+  if (!space.schedule || *space.schedule == ScheduleKind::interleaved)
+    for (int chunks = least + 1; chunks <= 8; ++chunks)
+      if (Index{pipeline} * chunks <= problem.model.num_layers)
         counts.push_back(chunks);
   return counts;
 }
@@ -51,7 +49,8 @@ void append_shards(std::vector<Layout>& layouts, const PlanProblem& problem, con
   for (const ShardOver over : fixed_or(space.shard_over, std::vector{ShardOver::all, ShardOver::node})) {
     layout.shard_over = over;
     const Layout shared = with_shards(layout, problem.cluster);
-    const bool is_another = shared.shard_replicas > 1 && !has_odd_nodes(layout, problem.cluster);
+    const bool is_another =
+        shared.shard_replicas > 1 && why_unlike_nodes(layout, problem.cluster.devices_per_node).empty();
     if (over == ShardOver::all || space.shard_over || is_another)
       layouts.push_back(shared);
   }
@@ -60,9 +59,8 @@ void append_shards(std::vector<Layout>& layouts, const PlanProblem& problem, con
 // The open choices that cost nothing to combine, for one mesh of ranks.
 void append_choices(std::vector<Layout>& layouts, const PlanProblem& problem, const LayoutSpace& space, Layout mesh) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
-  const int replicas = mesh.data * mesh.context;
   const std::vector<int> stages =
-      fixed_or(space.zero_stage, replicas == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3});
+      fixed_or(space.zero_stage, mesh.gradient_ranks() == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3});
   if (mesh.tensor == 1 && space.sequence_parallel.value_or(false))
     return;  // nobody to split rows with
   const std::vector<bool> sequence =
@@ -136,8 +134,7 @@ std::vector<Layout> enumerate_layouts(const PlanProblem& problem, const LayoutSp
       }
     }
   if (space.only_runnable)
-    std::erase_if(layouts,
-                  [&](const Layout& layout) { return !why_not_runnable(problem.model.num_layers, layout).empty(); });
+    std::erase_if(layouts, [&](const Layout& layout) { return !why_not_runnable(layout).empty(); });
   return layouts;
 }
 
@@ -153,23 +150,23 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
       });
   std::string contradiction;
   if (space.tensor == 1 && space.sequence_parallel.value_or(false))
-    contradiction = "sequence_parallel needs tensor ranks, and tensor is 1";
+    contradiction = "sequence_parallel needs tensor ranks, but tensor is 1";
   else if (space.pipeline == 1 && space.schedule && *space.schedule != ScheduleKind::one_f_one_b)
-    contradiction = fmt::format("schedule {} needs stages, and pipeline is 1", to_string(*space.schedule));
-  else if (space.virtual_stages.value_or(1) > 1 && space.schedule && !allows_chunks(*space.schedule))
-    contradiction = fmt::format("schedule {} has one virtual stage per stage, and virtual_stages is {}",
-                                to_string(*space.schedule), *space.virtual_stages);
+    contradiction = fmt::format("schedule {} needs stages, but pipeline is 1", to_string(*space.schedule));
+  else if (space.schedule && space.virtual_stages && !allowed_chunks(*space.schedule).has(*space.virtual_stages))
+    contradiction = fmt::format("schedule {}, but virtual_stages is {}", virtual_stages_text(*space.schedule),
+                                *space.virtual_stages);
   if (!contradiction.empty())
     throw Error(ExitCode::usage, {.what = "--fix contradicts itself",
                                   .got = text,
-                                  .wanted = "choices that one layout can have: " + contradiction,
-                                  .todo = "leave one of the two open"});
+                                  .wanted = "choices that fit together: " + contradiction,
+                                  .todo = "leave one of the two free"});
 }
 
-std::optional<Layout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space) {
+std::optional<Layout> fastest_layout(const PlanProblem& problem, const std::vector<Layout>& layouts) {
   std::optional<Layout> best;
   double seconds = 0;
-  for (const Layout& layout : enumerate_layouts(problem, space)) {
+  for (const Layout& layout : layouts) {
     if (!why_impossible(problem, layout).empty())
       continue;
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);

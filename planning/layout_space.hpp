@@ -28,11 +28,10 @@ struct LayoutSpace {
   std::optional<ScheduleKind> schedule = {};
   std::optional<AxisOrder> order = {};
   std::vector<Precision> precisions{Precision::bf16};
-  bool tries_context = false;       ///< without a fixed degree: also degrees over 1
-  bool only_runnable = false;       ///< only what `train` runs, whatever the model
-  bool tries_zero_bubble = true;    ///< without a fixed schedule: also ZB-H1
-  bool tries_uneven_chunks = true;  ///< without a fixed number of chunks: also those that do not divide the layers
-  bool tries_orders = false;        ///< without a fixed order: also pipeline stages side by side, replicas apart
+  bool tries_context = false;     ///< without a fixed degree: also degrees over 1
+  bool only_runnable = false;     ///< only what `train` runs, whatever the model
+  bool tries_zero_bubble = true;  ///< without a fixed schedule: also ZB-H1
+  bool tries_orders = false;      ///< without a fixed order: also pipeline stages side by side, replicas apart
 };
 
 /// Calls visit(key of --fix, member of LayoutSpace, member of Layout) for each choice that a space can fix.
@@ -45,7 +44,7 @@ void each_choice(const Visit& visit) {
   visit("virtual_stages", &LayoutSpace::virtual_stages, &Layout::virtual_stages);
   visit("micro_batch", &LayoutSpace::micro_batch, &Layout::micro_batch);
   visit("recompute", &LayoutSpace::recompute, &Layout::recompute);
-  visit("zero", &LayoutSpace::zero_stage, &Layout::zero_stage);
+  visit("zero_stage", &LayoutSpace::zero_stage, &Layout::zero_stage);
   visit("shard_over", &LayoutSpace::shard_over, &Layout::shard_over);
   visit("sequence_parallel", &LayoutSpace::sequence_parallel, &Layout::sequence_parallel);
   visit("schedule", &LayoutSpace::schedule, &Layout::schedule);
@@ -66,8 +65,8 @@ std::vector<Layout> enumerate_layouts(const PlanProblem& problem, const LayoutSp
 /// Fixes in `space` what the value of --fix names, a text of parse_layout(). @throws Error (usage).
 void fix_choices(LayoutSpace& space, const std::string& text);
 
-/// The fastest of the space that fits, by closed forms. Nothing if none fits.
-std::optional<Layout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space);
+/// The fastest layout that fits, by closed forms. Nothing if none fits.
+std::optional<Layout> fastest_layout(const PlanProblem& problem, const std::vector<Layout>& layouts);
 
 /// What the space gives and a layout has otherwise: "the batch", "tensor", "precision" (another than those to be
 /// tried); empty where it keeps all.

@@ -19,18 +19,11 @@
 namespace espalier {
 namespace {
 
-constexpr double nothing_lost = 0.005;  // share of a step below which there is nothing to explain
-
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string made;
-  for (std::size_t at = 0; (at = text.find(what)) != std::string_view::npos; text.remove_prefix(at + what.size()))
-    made.append(text.substr(0, at)).append(by);
-  return made.append(text);
-}
-
-// Of a rejection's reason: "slower by 2.5 % (...). Cause: ...".
-std::string in_sentences(const std::string& reason) {
-  return replaced(replaced(reason, "): ", "). Cause: "), "; ", ". But ");
+// "It is slower by 2.5 % (...). It spends ...", of a layout that is called `it`.
+std::string speed_sentences(const char* it, const PlanProblem& problem, const LayoutPrice& price,
+                            const LayoutPrice& best) {
+  const auto [result, reason] = compare_speed(problem, price, best);
+  return fmt::format("{} is {}.{}", it, result, reason.empty() ? "" : " " + capitalized(reason) + ".");
 }
 
 std::string split_text(const Layout& layout) {
@@ -40,11 +33,10 @@ std::string split_text(const Layout& layout) {
         std::tuple("the layers", layout.pipeline, "stage"), std::tuple("the batch", layout.data, "replica")})
     if (count > 1)
       parts.push_back(fmt::format("{} over {}", what, counted(count, unit)));
-  return parts.empty() ? "All of it lies on one device."
-                       : fmt::format("The layout splits {}.", fmt::join(parts, " and "));
+  return parts.empty() ? "Train on one device without a split." : fmt::format("Split {}.", fmt::join(parts, " and "));
 }
 
-// Of one machine or several.
+// Writes the memo of one machine or of several.
 class Memo : MemoText {
  public:
   Memo(const std::vector<PlanProblem>& problems, const LayoutSpace& space, std::vector<MemoSubject> subjects,
@@ -113,7 +105,7 @@ class Memo : MemoText {
     if (problems_.front().num_tokens > 0)
       say(" The whole run has {} tokens.", tokens_text(problems_.front().num_tokens));
     for (const GoalResult& each : goal_results({}, goal_))
-      say(" Wanted: {}.", each.asked);
+      say(" The goal is {}.", each.asked);
     say("\n");
     if (is_of_several())
       say("\n");
@@ -124,21 +116,24 @@ class Memo : MemoText {
 
   void answer() {
     for (const std::string& sentence : comparison_sentences(problems_, common_))
-      say("{} ", sentence);
+      say("- {}\n", sentence);
+    if (common_.layout)
+      say("- Of the layouts that fit all machines, this one loses least against the best layout of each.\n");
     if (is_of_several())
-      say("{}\n\n", common_.layout ? "One layout gives up least on any of them." : "");
+      say("\n");
+    for (const MemoSubject& each : subjects_)
+      if (!common_.layout || &each == subjects_.data())
+        layout_in_words(each);
     if (!subjects_.empty())
       say_figures();
     for (std::size_t i = 0; i < common_.why_none.size(); ++i)
       if (!common_.has(i))
         say("\nOn {}: {}.\n", machine_name(problems_, i), common_.why_none[i]);
     for (const MemoSubject& each : subjects_) {
-      if (!common_.layout || &each == subjects_.data())
-        layout_in_words(each);
       for (const GoalResult& result : goal_results(each.best, goal_))
-        say("\n**Goal{}.** {}{}.\n", each.name.empty() ? "" : " on " + each.name, goal_text(result),
+        say("\n**Goal{}.** {}.{}\n", each.name.empty() ? "" : " on " + each.name, capitalized(goal_text(result)),
             result.is_met() && result.margin < each.best.step_interval.high / each.best.step_seconds - 1
-                ? ", less than the prediction's own error"
+                ? " This margin is smaller than the error of the prediction."
                 : "");
     }
     if (!joint_.empty())
@@ -146,10 +141,13 @@ class Memo : MemoText {
   }
 
   void layout_in_words(const MemoSubject& subject) {
-    say("\n{}{}", on(subject), split_text(subject.layout()));
-    if (const std::string reason = why_not_runnable(subject.problem, subject.layout()); !reason.empty())
-      say(" Estimated only, `train` cannot run it yet: {}.", replaced(reason, "; ", ". "));
-    say("\n");
+    say("{}{}", on(subject), split_text(subject.layout()));
+    const std::vector<std::string> lacks = what_lacks(subject.problem, subject.layout());
+    if (!lacks.empty())
+      say(" This layout is only estimated: `train` cannot run it yet.");
+    for (const std::string& each : lacks)
+      say(" Reason: {}.", each);
+    say("\n\n");
   }
 
   struct Figure {
@@ -158,7 +156,7 @@ class Memo : MemoText {
     std::string range;
   };
 
-  // Those of `plan --json`; all machines have the same, empty where one does not tell.
+  // Those of `plan --json`. All machines have the same rows; a value that is unknown is empty.
   static std::vector<Figure> figures(const MemoSubject& subject) {
     const PlanProblem& problem = subject.problem;
     const LayoutPrice& best = subject.best;
@@ -166,7 +164,7 @@ class Memo : MemoText {
     const double peak = problem.cluster.device.rate(best.layout.precision).peak_flops;
     std::vector<Figure> rows{
         {"layout", best.layout.text(), ""},
-        {"step", time_text(best.step_seconds), interval_text(best.step_interval) + " s"},
+        {"time of a step", time_text(best.step_seconds), interval_text(best.step_interval) + " s"},
         {"tokens per second", rounded_text(best.tokens_per_second, 4),
          interval_text({tokens / best.step_interval.high, tokens / best.step_interval.low}, 4)},
         {"utilization",
@@ -189,14 +187,14 @@ class Memo : MemoText {
     return rows;
   }
 
-  // A row for each of them that any machine tells, two columns for each machine.
+  // A row for each of them that is known of any machine, two columns for each machine.
   void say_figures() {
     std::vector<std::vector<Figure>> columns;
     std::string rule = "|---|";
     say("| |");
     for (const MemoSubject& each : subjects_) {
       columns.push_back(figures(each));
-      say(" {} | in 9 of 10 cases like it |", each.name.empty() ? "predicted" : each.name);
+      say(" {} | range in 9 of 10 similar cases |", each.name.empty() ? "predicted" : each.name);
       rule += "---|---|";
     }
     text += "\n" + rule + "\n";
@@ -215,74 +213,83 @@ class Memo : MemoText {
       const double states = all_state_bytes(each.problem.model, each.layout().precision);
       const double devices = states / static_cast<double>(each.room());
       const MemoryByCategory& peak = each.best.memory[static_cast<std::size_t>(each.best.peak_stage)];
-      say("- {}Weights, gradients and optimizer states take {}, {:.{}f} times what a device has free. ", on(each),
-          real_bytes_text(states), devices, devices < 10 ? 1 : 0);
-      say("This layout leaves {} of them on a device. With activations and buffers it needs {}.\n",
+      say("- {}Weights, gradients and optimizer states need {}. That is {:.{}f} times the free memory of a device. ",
+          on(each), real_bytes_text(states), devices, devices < 10 ? 1 : 0);
+      say("With this layout a device holds {} of them, and {} with activations and buffers.\n",
           bytes_text(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]),
           bytes_text(each.best.memory_bytes));
       if (each.result)
-        next_best(*each.result);
+        next_best(each);
       if (each.own_best)
         given_up(each);
     }
   }
 
-  void next_best(const SearchResult& result) {
-    if (result.ranking.size() < 2) {
-      say("- No other mesh of ranks is possible: of {} layouts {} are too large and {} impossible.\n",
+  void next_best(const MemoSubject& subject) {
+    const SearchResult& result = *subject.result;
+    const auto is_other_split = [&](const LayoutPrice& price) {
+      return degrees_of(price.layout) != degrees_of(subject.layout());
+    };
+    const auto other = std::ranges::find_if(result.ranking, is_other_split);
+    if (other == result.ranking.end()) {
+      say("- No other split is possible. Of {} layouts {} are too large and {} are impossible.\n",
           result.num_considered, result.num_too_large, result.num_impossible);
       return;
     }
-    const Rejection& next = result.rejections.front();
-    if (next.verdict == Verdict::alike)
-      say("- The prediction cannot tell another split from it: {}. That is {}.\n", mesh_text(next.layout),
-          in_sentences(replaced(next.reason, ", which the prediction does not tell apart", "")));
-    else
-      say("- The next best split is {}. It is {}.\n", mesh_text(next.layout), in_sentences(next.reason));
+    const LayoutPrice& next = *other;
+    if (next.step_seconds >= subject.best.step_seconds) {
+      say("- The next best split is {}. {}\n", mesh_text(next.layout),
+          speed_sentences("It", subject.problem, next, subject.best));
+      return;
+    }
+    const std::string more = what_is_more_complex(next.layout, subject.best.layout);
+    say("- The fastest other split is {}. It is faster by {}, but this is within the error of the prediction.{}\n",
+        mesh_text(next.layout), against_text(next, subject.best), more.empty() ? "" : " " + capitalized(more) + ".");
   }
 
   // What one layout for all machines costs this one.
   void given_up(const MemoSubject& subject) {
     const double loss = subject.best.step_seconds / subject.own_best->step_seconds - 1;
-    if (loss <= nothing_lost) {
-      say("- {}The layout gives up nothing against the best one of this machine alone.\n", on(subject));
+    if (loss <= worthwhile) {
+      say("- {}The best layout for this machine alone is no faster.\n", on(subject));
       return;
     }
-    say("- {}The layout gives up {:.1f} % against the best one of this machine alone: {}. It is {}.\n", on(subject),
-        100 * loss, mesh_text(subject.own_best->layout),
-        in_sentences(why_slower(subject.problem, subject.best, *subject.own_best)));
+    say("- {}The best layout for this machine alone is {}. {}\n", on(subject), mesh_text(subject.own_best->layout),
+        speed_sentences("The common layout", subject.problem, subject.best, *subject.own_best));
   }
 
   void changes() {
     for (std::size_t k = 0; k < subjects_.size(); ++k) {
       if (is_of_several() && !bottlenecks_[k].changes.empty())
-        say("{}On {}:\n\n", k > 0 ? "\n" : "", subjects_[k].name);
+        say("On {}:\n\n", subjects_[k].name);
       text += bottlenecks_[k].changes;
       if (const SearchResult* const result = subjects_[k].result; result && result->not_built) {
         const LayoutPrice& other = *result->not_built;
-        say("- Not built yet: {} would be {:.1f} % faster. {}.\n", mesh_text(other.layout),
-            100 * (subjects_[k].best.step_seconds / other.step_seconds - 1),
-            capitalized(why_not_runnable(subjects_[k].problem.model.num_layers, other.layout)));
+        say("- {} would be {:.1f} % faster, but `train` cannot run it yet. Reason: {}.\n",
+            capitalized(mesh_text(other.layout)), 100 * (subjects_[k].best.step_seconds / other.step_seconds - 1),
+            why_not_runnable(other.layout));
       }
+      if (is_of_several() && !bottlenecks_[k].changes.empty())
+        say("\n");
     }
-    say("{}- Another model, batch, sequence length or machine: ask again.\n", is_of_several() ? "\n" : "");
+    say("- Plan again if the model, the batch, the sequence length or the machine changes.\n");
   }
 
   void certainty() {
     text = certainty_text(problems_);
     for (const MemoSubject& each : subjects_) {
-      say("- {}If it is off like 9 of 10 {}, a step takes {} s.\n", on(each), time_kind(each.problem, each.best).name,
-          interval_text(each.best.step_interval));
+      say("- {}A step takes {} s. Such a range holds the measured time of 9 of 10 {}.\n", on(each),
+          interval_text(each.best.step_interval), time_kind(each.problem, each.best).name);
       if (each.result && each.result->num_alike > 1)
-        say("- The prediction cannot tell {} layouts apart. The answer has fewest stages, then least tensor "
-            "parallelism, then the lowest ZeRO stage.\n",
-            each.result->num_alike);
+        say("- {} layouts differ by less than the error of the prediction. "
+            "The answer is the one with {}.\n",
+            each.result->num_alike, simplest_text);
     }
   }
 
   void details() {
     if (subjects_.empty())
-      say("## How it fits in memory\n\nIt fits none of these machines.\n");
+      say("## How it fits in memory\n\nThe model fits none of these machines.\n");
     for (std::size_t k = 0; k < subjects_.size(); ++k) {
       const MemoSubject& each = subjects_[k];
       if (is_of_several())
@@ -300,7 +307,7 @@ class Memo : MemoText {
     if (scaling_.empty())
       return;
     say("## Scaling\n\n"
-        "| devices | batch | step time | tokens/s | efficiency | layout | limit, or gain |\n"
+        "| devices | batch | time of a step | tokens/s | efficiency | layout | limit, or gain |\n"
         "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)
@@ -314,7 +321,7 @@ class Memo : MemoText {
 
   void alternatives(const SearchResult& result) {
     constexpr std::size_t most_shown = 5;
-    say("## What else was considered\n\n{} layouts: {} impossible, {} too large for a device.\n", result.num_considered,
+    say("## What else was considered\n\nOf {} layouts {} are impossible and {} do not fit.\n", result.num_considered,
         result.num_impossible, result.num_too_large);
     if (!result.rejections.empty())
       say("\n| layout | why not |\n|---|---|\n");

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
@@ -16,7 +14,7 @@ namespace espalier {
 namespace {
 
 // Rows of the table of changes: those that shorten the bottleneck, and others.
-constexpr int most_answers = 6;
+constexpr int most_relieving = 6;
 constexpr int most_others = 3;
 
 class BottleneckPart : MemoText {
@@ -57,29 +55,36 @@ class BottleneckPart : MemoText {
     return {};
   }
 
-  // What a phase is, where its name does not say it.
-  static std::string in_words(const std::string& name) {
-    constexpr std::array<std::pair<const char*, const char*>, 6> words{{{"tensor_comm", "messages among tensor ranks"},
-                                                                        {"data_comm", "messages among replicas"},
-                                                                        {"pipeline_comm", "messages between stages"},
-                                                                        {"bubble", "stages that wait"},
-                                                                        {"recompute", "activations computed again"},
-                                                                        {"other", "the host, between steps"}}};
-    for (const auto& [phase, meaning] : words)
-      if (name == phase)
-        return fmt::format("{} ({})", name, meaning);
-    return name;
+  // What it is, where its name does not say it.
+  static const char* meaning_of(const Bottleneck& limit) {
+    if (limit.kind == Bottleneck::Kind::recompute)
+      return "activations are computed again";
+    switch (limit.phase) {
+      case Phase::tensor_comm: return "messages among tensor ranks";
+      case Phase::data_comm: return "messages among replicas";
+      case Phase::pipeline_comm: return "messages between stages";
+      case Phase::bubble: return "stages wait for each other";
+      case Phase::other: return "the host, between steps";
+      case Phase::forward:
+      case Phase::backward:
+      case Phase::optimizer:
+      case Phase::data:
+      case Phase::checkpoint: break;
+    }
+    return "";
+  }
+
+  static std::string in_words(const Bottleneck& limit) {
+    const std::string meaning = meaning_of(limit);
+    return meaning.empty() ? limit.name() : fmt::format("{} ({})", limit.name(), meaning);
   }
 
   void name_it() {
-    const std::string compute = share_text(Bottleneck{}.seconds(best_), best_.step_seconds);
+    const bool is_compute = limit_.kind == Bottleneck::Kind::compute;
     const Bottleneck longest = longest_beside_compute(best_);
-    const std::string other = fmt::format("{}: {}, {}", in_words(longest.name()), time_text(longest.seconds(best_)),
-                                          share_text(longest.seconds(best_), best_.step_seconds));
-    if (limit_.kind == Bottleneck::Kind::compute)
-      say("Forward and backward take {} of the step. The longest other phase is {}.", compute, other);
-    else
-      say("Forward and backward take {} of the step. Of the rest most time goes to {}.", compute, other);
+    say("{}Forward and backward take {} of the step. The {} is {}: {}, {}.", is_compute ? "Compute is the limit. " : "",
+        share_text(Bottleneck{}.seconds(best_), best_.step_seconds), is_compute ? "longest other phase" : "bottleneck",
+        in_words(longest), time_text(longest.seconds(best_)), share_text(longest.seconds(best_), best_.step_seconds));
   }
 
   // Seconds of the bottleneck for as many tokens as a step has now.
@@ -88,14 +93,15 @@ class BottleneckPart : MemoText {
   }
 
   std::string limit_text(const Mitigation& option) const {
-    return fmt::format("{} {}", limit_.name(), time_text(limit_seconds(option), " instead of ", limit_.seconds(best_)));
+    return fmt::format("{} {} {}", limit_.name(), limit_.kind == Bottleneck::Kind::compute ? "take" : "takes",
+                       time_text(limit_seconds(option), " instead of ", limit_.seconds(best_)));
   }
 
   // The phase that a change shortens most (`sign` 1), or lengthens most (-1).
-  std::string phase_text(const Mitigation& option, double sign) const {
+  std::string phase_text(const Mitigation& option, const char* verb, double sign) const {
     const auto seconds = [&](Phase each) { return comparable_seconds(option.price, best_, option.price[each]); };
     const Phase phase = phase_with_most([&](Phase each) { return sign * (best_[each] - seconds(each)); });
-    return fmt::format("{} {}", to_string(phase), time_text(seconds(phase), " instead of ", best_[phase]));
+    return fmt::format("{}{} {}", to_string(phase), verb, time_text(seconds(phase), " instead of ", best_[phase]));
   }
 
   // They are in the order in which they are to be tried.
@@ -108,18 +114,15 @@ class BottleneckPart : MemoText {
   // What keeps all that was given, and train runs as it does the recommended layout; best what shortens the bottleneck.
   void first_to_try() {
     if (const auto* const first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); }))
-      say("First try {}{}. {}", name_of(*first), first->answers() ? "" : ", which shortens another phase",
-          effect_text(*first));
+      say("First try {}.{} {}", name_of(*first),
+          first->relieves_bottleneck() ? "" : " It does not shorten the bottleneck.", effect_text(*first));
     else
-      say("No change that fits, and keeps what you fixed, raises throughput by {:g} %.", 100 * worthwhile);
+      say("No change that fits and keeps your fixed choices raises throughput by more than {:g} %.", 100 * worthwhile);
     if (const auto* const blocked =
-            best_that([](const Mitigation& m) { return m.is_ready() && m.answers() && m.gains(); });
-        blocked && !blocked->obstacle.empty()) {
-      const std::size_t fits = blocked->obstacle.find("does not fit");
-      say(" Out of reach is {}. It would give {:+.1f} % tokens per second, but {}.", name_of(*blocked),
-          100 * blocked->gain,
-          fits == std::string::npos ? blocked->obstacle : blocked->obstacle.substr(0, fits) + "does not fit");
-    }
+            best_that([](const Mitigation& m) { return m.is_ready() && m.relieves_bottleneck() && m.gains(); });
+        blocked && !blocked->obstacle.empty())
+      say(" {} would raise throughput by {:.1f} %, but {}.", capitalized(name_of(*blocked)), 100 * blocked->gain,
+          has_room(subject_.problem, blocked->price.memory_bytes) ? "another machine cannot run it" : "does not fit");
   }
 
   // What gains more, and leaves what was given, is not yet run, or is another machine.
@@ -133,9 +136,9 @@ class BottleneckPart : MemoText {
             best_that([&](const Mitigation& m) { return !m.condition.empty() && wanted(m, true); }))
       say("- {}: {}. {}\n", capitalized(other->condition), name_of(*other), effect_text(*other));
     if (const auto* const other = best_that([&](const Mitigation& m) { return wanted(m, false); }))
-      say("- Estimated only ({}): {}. {}\n", other->lacks, name_of(*other), effect_text(*other));
+      say("- Not possible yet ({}): {}. {}\n", other->lacks, name_of(*other), effect_text(*other));
     if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
-      say("- {} would give {:+.1f} % tokens per second.\n", capitalized(machine->change), 100 * machine->gain);
+      say("- {} would raise throughput by {:.1f} %.\n", capitalized(machine->change), 100 * machine->gain);
   }
 
   // A whole layout by its mesh: the table has the rest of it.
@@ -146,8 +149,9 @@ class BottleneckPart : MemoText {
 
   // What it does to the bottleneck, or else to the phase that it shortens most.
   std::string effect_text(const Mitigation& option) const {
-    return fmt::format("That gives {:+.1f} % tokens per second: {} for as many tokens. Peak memory is then {}.",
-                       100 * option.gain, option.answers() ? limit_text(option) : phase_text(option, 1),
+    return fmt::format("Throughput rises by {:.1f} %. For the same tokens, {}. Peak memory is then {}.",
+                       100 * option.gain,
+                       option.relieves_bottleneck() ? limit_text(option) : phase_text(option, " takes", 1),
                        bytes_text(option.price.memory_bytes));
   }
 
@@ -155,18 +159,19 @@ class BottleneckPart : MemoText {
     if (options_.empty())
       return;
     say("## What could be changed\n\n");
-    say("| change | {}, for as many tokens | tokens/s | most of it in | memory | |\n|---|---|---|---|---|---|\n",
+    say("| change | {}, for the same tokens | tokens/s | largest effect | peak memory | remark |\n"
+        "|---|---|---|---|---|---|\n",
         limit_.name());
-    rows(true, most_answers);
+    rows(true, most_relieving);
     rows(false, most_others);
     say("\n");
   }
 
-  void rows(bool answers, int most) {
+  void rows(bool relieving, int most) {
     for (const Mitigation& option : options_)
-      if (option.answers() == answers && most-- > 0)
+      if (option.relieves_bottleneck() == relieving && most-- > 0)
         say("| {} | {} | {:+.1f} % | {} | {} | {} |\n", option.change, time_text(limit_seconds(option)),
-            100 * option.gain, phase_text(option, option.gain >= 0 ? 1 : -1), bytes_text(option.price.memory_bytes),
+            100 * option.gain, phase_text(option, "", option.gain >= 0 ? 1 : -1), bytes_text(option.price.memory_bytes),
             remark(option));
   }
 
@@ -174,7 +179,7 @@ class BottleneckPart : MemoText {
   static std::string remark(const Mitigation& option) {
     std::vector<std::string> remarks;
     if (!option.lacks.empty())
-      remarks.push_back("estimated only: " + option.lacks);
+      remarks.push_back("not possible yet: " + option.lacks);
     for (const std::string& each : {option.condition, option.obstacle})
       if (!each.empty())
         remarks.push_back(each);

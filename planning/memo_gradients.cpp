@@ -23,10 +23,8 @@ double gradient_bytes(const MemoSubject& subject) {
 // Elements of the first stage, on its first tensor rank, whose gradients are summed over groups that `wanted` picks.
 template <class Wanted>
 double elements_of_first_stage(const MemoSubject& subject, const Wanted& wanted) {
-  const ModelConfig& model = subject.problem.model;
-  Layout whole = subject.layout();
-  whole.layers = blocks_per_part(model, whole);
-  const DeclaredParameters declared = rank_parameters(model, whole).of(whole.chunks().front());
+  const Layout layout = with_layers(subject.problem, subject.layout());
+  const DeclaredParameters declared = rank_parameters(subject.problem.model, layout).of(layout.chunks().front());
   double sum = 0;
   for (const Parameter& parameter : declared.parameters)
     if (wanted(parameter.spec.group()))
@@ -34,11 +32,11 @@ double elements_of_first_stage(const MemoSubject& subject, const Wanted& wanted)
   return sum;
 }
 
-// Seconds and place of a sum over neighbours that the step's price leaves out.
+// Seconds and place of a sum over neighbours that the estimate of the step leaves out.
 std::string unpriced_text(const MemoSubject& subject, int ranks, double payload) {
   const AxisPlacement axis{.size = ranks, .stride = 1};
   const double seconds = collective_seconds(subject.problem.cluster, Collective::all_reduce, axis, payload);
-  return fmt::format("{} on the first stage, {}. An all_reduce takes {}; the predicted step leaves it out",
+  return fmt::format("{} on the first stage, {}. An all_reduce takes {}. The predicted time does not include it",
                      real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
@@ -47,52 +45,48 @@ std::string overlap_text(const MemoSubject& subject) {
   PlanProblem exposed = subject.problem;
   exposed.implementation.overlaps_reduction = false;
   const double seconds = price_layout(exposed, subject.layout()).step_seconds;
-  return fmt::format("{} Without that overlap the step would take {}, {:.1f} % more.\n\n",
+  return fmt::format("{} Without this overlap a step would take {}, {:.1f} % more.\n\n",
                      subject.layout().zero_stage >= 2
-                         ? "The messages of a block go on beside the work of the block before it."
-                         : "The reduction starts block by block inside the last backward.",
+                         ? "The messages of a block are sent while the next block computes."
+                         : "The reduction starts block by block during the last backward.",
                      time_text(seconds), 100 * (seconds / subject.best.step_seconds - 1));
 }
 
 std::string replicas_text(const MemoSubject& subject) {
   const Layout& layout = subject.layout();
   const LayoutPrice& best = subject.best;
-  const int ranks = layout.data * layout.context;
   const double elements = elements_of_first_stage(subject, [](const GroupKey&) { return true; });
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
-      "Each of the {} has seen its own part of the batch. Gradients are summed {}, over {}, {}. "
-      "Those of the first stage take {} at {:.0f} bytes per parameter.",
-      layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
+      "Each of the {} processes its own part of the batch. So gradients are summed over them, {}. "
+      "They are summed {}. The gradients of the first stage take {}, at {:.0f} bytes per parameter.",
+      gradient_ranks_text(layout), place_text(subject, data_axis(layout)),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once per step, with the last micro-batch",
-      layout.data > 1 && layout.context > 1
-          ? fmt::format("{} ranks ({} replicas x context {})", ranks, layout.data, layout.context)
-          : counted(ranks, "rank"),
-      place_text(subject, data_axis(layout)), real_bytes_text(elements * gradient_bytes(subject)),
-      gradient_bytes(subject));
+      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject));
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
   if (best.gather_seconds > 0)
-    text += fmt::format(" Each rank updates its share of the weights. Then {} are gathered: {}, {}.",
-                        layout.zero_stage == 3 ? "those of embedding and head" : "all", time_text(best.gather_seconds),
-                        subject.problem.implementation.overlaps_gather ? "during the next forward" : "not overlapped");
+    text += fmt::format(" Each rank updates its share of the weights. Then {} are gathered. That takes {}, {}.",
+                        layout.zero_stage == 3 ? "those of embedding and head" : "all weights",
+                        time_text(best.gather_seconds),
+                        subject.problem.implementation.overlaps_gather ? "during the next forward" : "without overlap");
   const double overlapped = best.overlapped_data_seconds > 1e-9 * best.step_seconds ? best.overlapped_data_seconds : 0;
-  text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} overlap with other work.\n\n",
+  text += fmt::format(" In total this takes {} per step. A step waits for {} ({}); {} overlap with other work.\n\n",
                       time_text(overlapped + waited), time_text(waited), share_text(waited, best.step_seconds),
                       time_text(overlapped));
   return text + (overlapped > 0 ? overlap_text(subject) : "");
 }
 
-// Both ends of the pipeline hold the token table.
-std::string table_text(const MemoSubject& subject) {
+// Both ends of the pipeline hold the token embedding.
+std::string token_embedding_text(const MemoSubject& subject) {
   const double table =
       elements_of_first_stage(subject, [](const GroupKey& key) { return key.tied; }) * gradient_bytes(subject);
   return fmt::format(
-      "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
+      "- The token embedding is also the head. The first and the last stage each compute a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
-      "That takes {} ({}), not overlapped with other work.\n",
+      "That takes {} ({}), without overlap.\n",
       real_bytes_text(table), place_text(subject, pipeline_axis(subject.layout())),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
@@ -109,17 +103,17 @@ std::string tensor_text(const MemoSubject& subject) {
       gradient_bytes(subject);
   if (layout.sequence_parallel)
     return fmt::format(
-        "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
-        "So gradients of what all of them hold (norms{}{}) are summed over them, too. They take {}.\n",
+        "- With sequence parallelism each of the {} tensor ranks computes other rows. "
+        "So gradients of weights that all of them hold (norms{}{}) are summed over them. They take {}.\n",
         layout.tensor, model.bias ? ", biases of row-parallel matmuls" : "",
         model.learned_positions() > 0 ? ", positions" : "", unpriced_text(subject, layout.tensor, bytes));
   return fmt::format(
-      "- The {} tensor ranks hold different parts of the matrices and see the same rows. {}"
+      "- The {} tensor ranks hold different parts of the matrices and compute the same rows. {}"
       "They exchange activations in every block (tensor_comm).\n",
       layout.tensor,
-      bytes > 0 ? fmt::format(
-                      "Each has the norms of Q and K, for heads of its own. Their gradients are summed. They take {}. ",
-                      unpriced_text(subject, layout.tensor, bytes))
+      bytes > 0 ? fmt::format("Each applies the norms of Q and K to its own heads. The gradients of these norms are "
+                              "summed. They take {}. ",
+                              unpriced_text(subject, layout.tensor, bytes))
       : layout.tensor > model.kv_heads() ? std::string()
                                          : "So no gradient of a weight is summed among them. ");
 }
@@ -144,19 +138,18 @@ std::string gradients_part(const MemoSubject& subject) {
   std::string text = "## Where gradients are synchronised, and what it costs\n\n";
   std::string others;
   if (subject.best.tied_seconds > 0)
-    others += table_text(subject);
+    others += token_embedding_text(subject);
   if (layout.tensor > 1)
     others += tensor_text(subject);
   if (layout.tensor > model.kv_heads())
     others += copied_heads_text(subject);
-  if (layout.data * layout.context > 1)
+  if (layout.gradient_ranks() > 1)
     text += replicas_text(subject);
   else
     text += fmt::format(
-        "There is one replica: no other has seen another part of the batch. "
-        "Gradients add up in place over {}{}\n\n",
+        "There is one replica, which processes the whole batch. Gradients are summed in place over {}. {}\n\n",
         counted(layout.num_microbatches(), "micro-batch"),
-        others.empty() ? "; no other rank has a part of them." : ". Beside that:");
+        others.empty() ? "No other rank has a part of them." : "Other sums:");
   if (others.empty())
     return text;
   return text + others + "\n";

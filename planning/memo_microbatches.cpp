@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -20,19 +18,19 @@ class MicrobatchesPart : MemoText {
   std::string write() {
     say("## What micro-batches do\n\n");
     if (layout_.pipeline > 1) {
-      compare(layout_, "");
+      compare(layout_);
     } else {
-      say("There is one stage, so nothing waits for another. {} of {} {}.\n",
+      say("There is one stage, so no stage waits for another. {} of {} {}.\n",
           counted(layout_.num_microbatches(), "micro-batch"), counted(layout_.micro_batch, "sequence"),
           layout_.num_microbatches() == 1 ? "holds all activations of a step at once"
-          : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
-          : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
-                                          : "only bound the activations");
+          : layout_.zero_stage == 3       ? "limit the memory of activations, and each gathers the weights again"
+          : layout_.zero_stage == 2       ? "limit the memory of activations, and each sums its gradients"
+                                          : "only limit the memory of activations");
       if (const std::optional<Layout> split = plain_split()) {
-        compare(*split,
-                fmt::format("Take {} stages of {} instead (recompute {}), {}. ", split->pipeline,
-                            counted(split->data, "replica"), to_string(split->recompute),
-                            states_fit(*split) ? "the fewest that have room for their states" : "as many as can be"));
+        say("\nFor comparison take {} stages of {} (recompute {}), the {} number of stages{}. ", split->pipeline,
+            counted(split->data, "replica"), to_string(split->recompute),
+            states_fit(*split) ? "smallest" : "largest possible", states_fit(*split) ? " on which the states fit" : "");
+        compare(*split);
         say("The recommended layout takes {}.\n", time_text(subject_.best.step_seconds));
       }
     }
@@ -45,7 +43,7 @@ class MicrobatchesPart : MemoText {
   std::optional<Layout> plain_split() const {
     std::optional<Layout> split;
     const int devices = layout_.num_devices();
-    const auto most = static_cast<int>(std::min<Index>(devices, problem_.model.num_layers + 2));
+    const auto most = static_cast<int>(std::min<Index>(devices, problem_.model.num_layers));
     for (int stages = 2; stages <= most; ++stages) {
       const Layout next{.data = devices / stages,
                         .pipeline = stages,
@@ -70,23 +68,22 @@ class MicrobatchesPart : MemoText {
     });
   }
 
-  // The same stages with the whole share of a replica as one micro-batch; `split` is a sentence about them.
-  void compare(const Layout& pipelined, const std::string& split) {
+  // The same stages with the whole share of a replica as one micro-batch. These are possible wherever the given ones
+  // are: 1F1B runs any batch of a replica, and a search leaves the layers of each stage open.
+  void compare(const Layout& pipelined) {
     Layout naive = pipelined;
     naive.micro_batch = pipelined.global_batch / pipelined.data;
     naive.schedule = ScheduleKind::one_f_one_b;
     naive.virtual_stages = 1;
-    if (!why_impossible(problem_, naive).empty())
-      return;
     const LayoutPrice bare = price_layout(problem_, naive);
     const LayoutPrice with = price_layout(problem_, pipelined);
-    say("{}Without micro-batches the {} stages work one after another on a replica's {}. Then {:.0f} % of the device "
+    say("Without micro-batches the {} stages work one after another on a replica's {}. Then {:.0f} % of the device "
         "time is idle. A step takes {}{}.",
-        split, pipelined.pipeline, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share,
-        time_text(bare.step_seconds), subject_.fit_text(bare));
+        pipelined.pipeline, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share, time_text(bare.step_seconds),
+        subject_.fit_text(bare));
     if (pipelined.micro_batch != naive.micro_batch || pipelined.schedule != naive.schedule ||
         pipelined.virtual_stages != naive.virtual_stages)
-      say(" With {} of {} ({}) the idle share is {:.1f} %. A step takes {}{}, {:.1f} times as fast.",
+      say(" With {} of {} ({}) {:.1f} % is idle. A step takes {}{}. That is {:.1f} times as fast.",
           counted(pipelined.num_microbatches(), "micro-batch"), pipelined.micro_batch, to_string(pipelined.schedule),
           100 * with.idle_share, time_text(with.step_seconds), subject_.fit_text(with),
           bare.step_seconds / with.step_seconds);
@@ -94,8 +91,8 @@ class MicrobatchesPart : MemoText {
     half.micro_batch *= 2;
     if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
       const LayoutPrice fewer = price_layout(problem_, half);
-      say(" Half as many, twice as large: idle {:.1f} %, {}{}.", 100 * fewer.idle_share, time_text(fewer.step_seconds),
-          subject_.fit_text(fewer));
+      say(" With half as many micro-batches of twice the size {:.1f} % is idle. A step takes {}{}.",
+          100 * fewer.idle_share, time_text(fewer.step_seconds), subject_.fit_text(fewer));
     }
     say("\n");
   }

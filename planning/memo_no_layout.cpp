@@ -28,7 +28,7 @@ class NoLayoutMemo : MemoText {
                   .first = {},
                   .changes = part("| |\n|---|\n| {} |\n", report_.todo),
                   .certainty = certainty_text(machines)};
-    std::string memory = "There is nothing to lay out.\n";
+    std::string memory = "No layout is possible, so there is no estimate.\n";
     if (result_.num_too_large > 0)
       memory = fill_too_large(page);
     return page_text(page) + "## How it fits in memory\n\n" + memory;
@@ -56,23 +56,23 @@ class NoLayoutMemo : MemoText {
     const MemoryByCategory& most = memory[static_cast<std::size_t>(stage)];
     const auto largest = static_cast<std::size_t>(std::ranges::max_element(most.bytes) - most.bytes.begin());
 
-    page.answer =
-        part("It does not fit. {}", devices > 0 ? fmt::format("The fewest devices on which a layout fits: {}.", enough)
-                                                : "No number of these devices was found on which it does.");
+    page.answer = part("The model does not fit. {}",
+                       devices > 0 ? fmt::format("The smallest such machine that fits has {}.", enough)
+                                   : "No larger number of these devices was found on which it fits.");
     page.reasons = part(
-        "- Weights, gradients and optimizer states take {}, {:.2f} times what all devices have free together.\n"
-        "- The smallest of {} layouts needs {} of a device, which has {}.\n",
+        "- Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all devices.\n"
+        "- Even the smallest of {} layouts needs {} per device. A device has {}.\n",
         real_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
         result_.num_considered - result_.num_impossible, bytes_text(result_.smallest_bytes), room_text(problem_));
-    page.limit = part("Memory: most of that layout is {}, {}.", to_string(static_cast<Category>(largest)),
-                      bytes_text(most.bytes[largest]));
-    page.first = devices > 0 ? part("Ask again with --devices {}.", devices)
+    page.limit = part("Memory is the limit. The largest part of that layout is {}, {}.",
+                      to_string(static_cast<Category>(largest)), bytes_text(most.bytes[largest]));
+    page.first = devices > 0 ? part("Plan again with --devices {}.", devices)
                              : "Choose devices with more memory, or a smaller model.";
     page.changes = (devices > 0 ? part("- More devices: {}.\n", enough) : "") +
-                   part("- Devices with {} free instead of {}.\n- A shorter sequence, or a smaller model.\n",
+                   part("- Devices with {} of free memory instead of {}.\n- A shorter sequence, or a smaller model.\n",
                         bytes_text(result_.smallest_bytes), bytes_text(room));
     text.clear();
-    say("It does not, with {} either.\n\n", mesh_text(smallest));
+    say("Even the smallest layout, {}, does not fit.\n\n", mesh_text(smallest));
     say_memory_rows(most, stage, smallest.pipeline);
     say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), room_text(problem_));
     return text;

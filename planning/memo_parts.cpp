@@ -24,6 +24,15 @@ std::string mesh_text(const Layout& layout) {
                      layout.pipeline);
 }
 
+std::string gradient_ranks_text(const Layout& layout) {
+  if (layout.context == 1)
+    return counted(layout.data, "replica");
+  if (layout.data == 1)
+    return counted(layout.context, "context rank");
+  return fmt::format("{} ({} x context {})", counted(layout.gradient_ranks(), "rank"), counted(layout.data, "replica"),
+                     layout.context);
+}
+
 std::string capitalized(std::string text) {
   if (!text.empty())
     text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
@@ -43,12 +52,11 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
   if (has_room(problem, price.memory_bytes))
     return {};
-  return fmt::format(" (which does not fit: peak memory {}, {} free)", bytes_text(price.memory_bytes),
-                     bytes_text(room()));
+  return fmt::format(" (does not fit: peak memory {}, {} free)", bytes_text(price.memory_bytes), bytes_text(room()));
 }
 
 void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages) {
-  say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", stage, num_stages);
+  say("| stage {} of {}, which needs most | memory |\n|---|---|\n", stage, num_stages);
   for (std::size_t c = 0; c < num_categories; ++c)
     if (memory.bytes[c] > 0)
       say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(memory.bytes[c]));
@@ -72,9 +80,9 @@ std::string question_text(const std::vector<PlanProblem>& machines, const Layout
   const PlanProblem& first = machines.front();
   MemoText memo;
   if (machines.size() == 1)
-    memo.say("How should {} train on {}?", first.model_name, machine_text(first.cluster, space.num_devices));
+    memo.say("How should we train {} on {}?", first.model_name, machine_text(first.cluster, space.num_devices));
   else
-    memo.say("Which of these should train {}, and how?", first.model_name);
+    memo.say("On which of these machines should we train {}, and how?", first.model_name);
   memo.say(" A step has {} of {} tokens.", counted(space.global_batch, "sequence"), first.sequence_length);
   return memo.text;
 }
@@ -84,10 +92,10 @@ std::string certainty_text(const std::vector<PlanProblem>& machines) {
   if (std::ranges::any_of(machines, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
     memo.say("- **{}.** All times are predicted.\n", gpu_caveat);
   for (const PlanProblem& machine : machines)
-    if (const std::string text = unmeasured_text(machine.cluster.device); !text.empty())
+    if (const std::string text = unfitted_text(machine.cluster.device); !text.empty())
       memo.say("- {}\n", text);
   for (const PlanProblem& machine : machines)
-    memo.say("- Memory is counted from the shapes of arrays. {} of each {} are reserved for the runtime.\n",
+    memo.say("- Memory is computed from the shapes of arrays. {} of each {} are reserved for other uses.\n",
              bytes_text(static_cast<std::size_t>(machine.cluster.reserved_bytes)), machine.cluster.device.name);
   return memo.text;
 }

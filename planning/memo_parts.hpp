@@ -91,6 +91,9 @@ std::string share_text(double part, double whole);
 std::string real_bytes_text(double bytes);
 /// "tensor 2 x data 1 x pipeline 4".
 std::string mesh_text(const Layout& layout);
+/// Who sums gradients: "16 replicas", "8 context ranks", "8 ranks (2 replicas x context 4)".
+/// @pre gradient_ranks() > 1
+std::string gradient_ranks_text(const Layout& layout);
 /// With a capital first letter.
 std::string capitalized(std::string text);
 

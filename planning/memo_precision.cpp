@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -16,8 +17,8 @@ namespace {
 
 std::string format_text(const NumberFormat& format) {
   return fmt::format(
-      "{} stores {} bits of the significand and {} of the exponent, "
-      "ends at {:.5g} and loses digits below {:.2g}",
+      "{} stores {} bits of the significand and {} of the exponent. "
+      "Its largest number is {:.5g}, and it loses digits below {:.2g}",
       format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
 }
 
@@ -62,11 +63,11 @@ class PrecisionPart : MemoText {
   std::string runnable_instead() const {
     Layout layout = best_.layout;
     layout.precision = Precision::bf16;
-    return why_not_runnable(subject_.problem, layout).empty() ? "; in bf16, above, it runs as it is" : "";
+    return why_not_runnable(subject_.problem, layout).empty() ? " In bf16 (above) it can run." : "";
   }
 
   void all_in_fp32() {
-    say("Matmuls are computed in {}; all that is kept is fp32, {} bytes per parameter: {}. ", to_string(precision_),
+    say("Matmuls are computed in {}. All stored values are fp32, {} bytes per parameter: {}. ", to_string(precision_),
         states_.total(), price_text(best_));
     if (precision_ == Precision::tf32)
       say("tf32 has the range of fp32 and rounds the factors of matmuls to {} stored bits of {}. ",
@@ -75,7 +76,7 @@ class PrecisionPart : MemoText {
     if (has(half))
       say("In {} this layout would take {}.\n\n", to_string(half), price_text(subject_.price_in(half)));
     else
-      say("The device has no faster type of 16 bits.\n\n");
+      say("The device has no faster 16-bit type.\n\n");
   }
 
   void time_and_memory() {
@@ -84,10 +85,11 @@ class PrecisionPart : MemoText {
       if (has(other) && (other != Precision::bf16 || precision_ == Precision::fp8))
         say("In {}: {}. ", to_string(other), price_text(subject_.price_in(other)));
     if (precision_ == Precision::fp8)
-      say("fp8 makes the matmuls of the blocks faster and nothing smaller. "
+      say("fp8 makes the matmuls of the blocks faster, but saves no memory. "
           "Activations are kept in 16 bits and cast before each matmul. "
           "Weights are 16-bit copies of the fp32 master weights. Messages have 16 bits. ");
-    say("Activations take {} bytes per element, in fp32 {}; states {} bytes per parameter, in fp32 {}.\n\n",
+    say("Activations take {} bytes per element (fp32: {}). "
+        "Weights, gradients and optimizer states take {} bytes per parameter (fp32: {}).\n\n",
         activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
         state_bytes(training_types(Precision::fp32)).total());
   }
@@ -98,7 +100,7 @@ class PrecisionPart : MemoText {
     const ModelConfig& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
       say("What stays in bf16, and why:\n\n"
-          "- Attention, the head and its logits: up to {} columns need more than the {} stored bits of {}.\n"
+          "- Attention, the head and its logits: sums over up to {} columns need more than the {} stored bits of {}.\n"
           "- The residual stream, norms and activation functions: "
           "each block adds to the stream, and {} stored bits would round every sum.\n\n",
           model.vocab_size, e4m3_format.significand_bits, e4m3_format.name, e4m3_format.significand_bits);
@@ -108,32 +110,32 @@ class PrecisionPart : MemoText {
         bytes_text(stage[Category::optimizer]), kept.name, kept.significand_bits, fp32_format.significand_bits,
         100 * kept.lost_update());
     if (states_.gradients == 4)
-      say("- Gradients{}, {} per rank{}.\n", summed_over(), bytes_text(stage[Category::gradients]),
-          summed_over().empty() ? ", in the type of the moments that take them up"
-                                : ": small terms would be lost in a large sum");
+      say("- Gradients, {} per rank. {}.\n", bytes_text(stage[Category::gradients]),
+          summed_over().empty() ? "They have the type of the moments"
+                                : summed_over() + ", and small terms would be lost in a large sum");
     say("- Mean and rstd of norms, softmax and the loss: sums over up to {} columns.\n\n",
         std::max(model.hidden_size, model.vocab_size));
   }
 
-  // " as they are summed over 4 micro-batches and 2 replicas"; empty where there is nothing to sum.
+  // "They are summed over 4 micro-batches and 2 replicas"; empty where there is nothing to sum.
   std::string summed_over() const {
-    const auto part = [](Index count, const char* noun) { return count > 1 ? counted(count, noun) : std::string(); };
-    const std::string micro_batches = part(best_.layout.num_microbatches(), "micro-batch");
-    const std::string replicas = part(best_.layout.data, "replica");
-    const bool both = !micro_batches.empty() && !replicas.empty();
-    const std::string text = micro_batches + (both ? " and " : "") + replicas;
-    return text.empty() ? "" : " as they are summed over " + text;
+    std::vector<std::string> parts;
+    if (best_.layout.num_microbatches() > 1)
+      parts.push_back(counted(best_.layout.num_microbatches(), "micro-batch"));
+    if (best_.layout.gradient_ranks() > 1)
+      parts.push_back(gradient_ranks_text(best_.layout));
+    return parts.empty() ? "" : fmt::format("They are summed over {}", fmt::join(parts, " and "));
   }
 
   void range() {
     if (precision_ == Precision::fp16) {
-      say("{}. What is below {:.1g} is 0. So gradients need a loss scale. A step that overflows is skipped, "
-          "and training can diverge where the scale collapses. ",
+      say("{}. Values below {:.1g} become 0. So gradients need a loss scale. A step that overflows is skipped, "
+          "and training can diverge if the scale collapses. ",
           format_text(fp16_format), fp16_format.least() / 2);
       say("bf16 has the range of fp32 ({} bits of the exponent) for {} stored bits of the significand. ",
           bf16_format.exponent_bits, bf16_format.significand_bits);
       if (has(Precision::bf16))
-        say("It would take {}.\n\n", price_text(subject_.price_in(Precision::bf16)));
+        say("In bf16 this layout would take {}.\n\n", price_text(subject_.price_in(Precision::bf16)));
       else
         say("This device does not have it.\n\n");
     }
@@ -145,15 +147,15 @@ class PrecisionPart : MemoText {
         say(" fp16 would take {} per step and need a loss scale. {}.",
             time_text(subject_.price_in(Precision::fp16).step_seconds), format_text(fp16_format));
       if (has(Precision::fp8))
-        say(" fp8 would take {} per step and as much memory; train does not compute in it yet.",
+        say(" fp8 would take {} per step and as much memory, but `train` does not compute in fp8 yet.",
             time_text(subject_.price_in(Precision::fp8).step_seconds));
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {
-      say("{}. {}. So every tensor needs a scale of its own. The estimate has the casts, not the upkeep of the "
-          "scales. ",
+      say("{}. {}. So every tensor needs a scale of its own. The estimate includes the casts, but not the updates of "
+          "the scales. ",
           format_text(e4m3_format), format_text(e5m2_format));
-      say("`train` does not compute in fp8 yet: this layout is estimated, not run{}.\n\n", runnable_instead());
+      say("`train` does not compute in fp8 yet, so this layout is only estimated.{}\n\n", runnable_instead());
     }
   }
 

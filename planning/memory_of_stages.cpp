@@ -4,8 +4,6 @@
 
 #include "core/ops/cudnn_parts.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "core/with_scalar_type.hpp"
-#include "planning/layer_parameters.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier {
@@ -13,9 +11,8 @@ namespace {
 
 // What the library of products holds on to.
 std::size_t product_workspace(const Implementation& implementation, ScalarType compute) {
-  return with_scalar_type(compute, [&]<class T>() {
-    return matmul_workspace_bytes<T>(implementation.on_host ? default_matmul_library<T>() : MatmulLibrary::cublaslt);
-  });
+  return matmul_workspace_bytes(compute,
+                                implementation.on_host ? default_matmul_library(compute) : MatmulLibrary::cublaslt);
 }
 
 }  // namespace
@@ -34,10 +31,8 @@ std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout
 std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout) {
   if (problem.memory_of)
     return problem.memory_of(problem, layout);
-  Layout whole = layout;
-  whole.layers = blocks_per_part(problem.model, layout);
   const TrainingTypes types = training_types(layout.precision);
-  return rank_memory(problem.model, whole,
+  return rank_memory(problem.model, with_layers(problem, layout),
                      {.sequence_length = problem.sequence_length,
                       .types = types,
                       .logits = problem.implementation.logits,

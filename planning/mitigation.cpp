@@ -92,12 +92,12 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const Layout&
   }
   if (now.tensor > 1 && !now.sequence_parallel)
     change("sequence parallelism (parallel.sequence_parallel)", [](Layout& other) { other.sequence_parallel = true; });
-  if (now.zero_stage == 0 && now.data > 1)
+  if (now.zero_stage == 0 && now.gradient_ranks() > 1)
     zero_stage(1);
   if (now.zero_stage > 0)
     zero_stage(now.zero_stage - 1);
   if (now.pipeline > 1 && now.data > 1)
-    change(fmt::format("{} side by side (parallel.order)", now.data_inside_pipeline() ? "stages" : "replicas"),
+    change(fmt::format("{} on neighbouring ranks (parallel.order)", now.data_inside_pipeline() ? "stages" : "replicas"),
            [](Layout& other) { other.order = other.data_inside_pipeline() ? pipeline_first_order : data_first_order; });
   if (const std::optional<Precision> lower = next_lower(problem.cluster.device, now.precision))
     change(fmt::format("matmuls in {} instead of {} (precision.compute)", to_string(*lower), to_string(now.precision)),
@@ -133,7 +133,7 @@ std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const La
       there.*halved.of_space = now.*halved.of_layout / 2;
       there.*doubled.of_space = 2 * now.*doubled.of_layout;
       there.only_runnable = space.only_runnable || (runs && there.context == 1);
-      if (const std::optional<Layout> layout = fastest_layout(problem, there))
+      if (const std::optional<Layout> layout = fastest_layout(problem, enumerate_layouts(problem, there)))
         changes.push_back({layout->text(), *layout});
     }
   return changes;
@@ -185,7 +185,7 @@ std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const Layout& layout
   if (phase == Phase::pipeline_comm)
     axes.push_back(pipeline_axis(layout));
   if (phase == Phase::data_comm)  // of one replica: first and last stage sum the gradients of their table
-    axes.push_back(layout.data * layout.context > 1 ? data_axis(layout) : pipeline_axis(layout));
+    axes.push_back(layout.gradient_ranks() > 1 ? data_axis(layout) : pipeline_axis(layout));
   return axes;
 }
 
@@ -209,7 +209,7 @@ std::optional<Mitigation> with_more_devices(const PlanProblem& problem, const La
   better.cluster = with_devices(problem.cluster, layout.num_devices());
   if (!problems(better.cluster).empty() || !why_impossible(better, layout).empty())
     return std::nullopt;
-  return mitigation_of("twice the devices (as twice the replicas)", price_layout(better, layout), price);
+  return mitigation_of("twice the devices (twice the replicas)", price_layout(better, layout), price);
 }
 
 }  // namespace
@@ -251,19 +251,20 @@ std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpac
     changes.push_back(std::move(change));
   for (TriedChange& change : changes) {
     if (!why_impossible(problem, change.layout).empty() ||
-        (space.only_runnable && !why_not_runnable(problem.model.num_layers, change.layout).empty()))
+        (space.only_runnable && !why_not_runnable(change.layout).empty()))
       continue;
     Mitigation each = mitigation_of(std::move(change.text), price_layout(problem, change.layout), price);
     each.obstacle = why_too_large(problem, each.price);
     each.condition = condition_of(space, change.layout);
-    each.lacks = what_else_lacks(problem, change.layout, price.layout);
+    each.lacks = what_else_lacks(change.layout, price.layout);
     found.push_back(std::move(each));
   }
   if (std::optional<LayoutPrice> rounded = price_with_short_gradients(problem, price))
-    found.push_back(mitigation_of("gradients that travel in 16 bits (precision.gradient_reduction = \"compute\")",
+    found.push_back(mitigation_of("gradients sent in 16 bits (precision.gradient_reduction = \"compute\")",
                                   std::move(*rounded), price));
   const auto place = [](const Mitigation& each) {
-    return std::tuple(!each.answers(), !each.helps(), !each.lacks.empty(), !each.condition.empty(), -each.gain);
+    return std::tuple(!each.relieves_bottleneck(), !each.helps(), !each.lacks.empty(), !each.condition.empty(),
+                      -each.gain);
   };
   std::stable_sort(found.begin(), found.end(),
                    [&](const Mitigation& a, const Mitigation& b) { return place(a) < place(b); });

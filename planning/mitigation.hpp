@@ -8,11 +8,10 @@
 
 #include "planning/layout_space.hpp"
 #include "planning/price_layout.hpp"
+#include "planning/why_slower.hpp"
 
 namespace espalier {
 
-inline constexpr double worthwhile =
-    0.005;  ///< share of the step, or of tokens per second, below which nothing is gained
 inline constexpr double bottleneck_share = 0.02;  ///< of the step, that a phase beyond forward and backward must take
 
 /// What limits a step: forward and backward themselves, recomputation (a part of backward), or another phase.
@@ -39,14 +38,14 @@ struct Mitigation {
   std::string obstacle;   ///< why it cannot be at all ("does not fit: ..."); empty
   std::string condition;  ///< "if the batch may change": of what was given and would not stay; empty where all stays
   std::string lacks;      ///< what `train` lacks to run it, beyond what it lacks for the layout at hand; empty
-  bool answers() const { return saved >= worthwhile; }
+  bool relieves_bottleneck() const { return saved >= worthwhile; }
   bool gains() const { return gain >= worthwhile; }
   bool helps() const { return gains() && obstacle.empty(); }
   bool is_ready() const { return condition.empty() && lacks.empty(); }  ///< can be tried as things are
 };
 
 /// Changes that are possible: micro-batch halved and doubled, also with less or more recomputation; global batch
-/// doubled, other chunks, schedule, recomputation, ZeRO stage, order of the ranks, gradients that travel in 16 bits,
+/// doubled, other chunks, schedule, recomputation, ZeRO stage, order of the ranks, gradients sent in 16 bits,
 /// sequence parallelism, the next lower precision; and one degree (context among them) halved for another doubled,
 /// where the rest is then chosen anew (of what fits). First those that shorten the bottleneck, of these those that
 /// help, of these those that `train` runs, of these those that keep what the space gives; then by gain. A space of what

@@ -54,7 +54,7 @@ std::vector<Size> sizes_of(const Asked& asked) {
     using Value = std::decay_t<decltype(*(asked.space.*fixed))>;
     constexpr bool is_size = std::is_same_v<Value, int> || std::is_same_v<Value, Index>;
     if constexpr (is_size)
-      if (asked.space.*fixed && std::string_view(key) != "zero")
+      if (asked.space.*fixed && std::string_view(key) != "zero_stage")
         sizes.push_back({fmt::format("--fix {}=", key), *(asked.space.*fixed),
                          [fixed](Asked& other, Index size) { other.space.*fixed = static_cast<Value>(size); }});
   });
@@ -68,7 +68,7 @@ std::vector<Size> sizes_of(const Asked& asked) {
 }
 
 bool is_possible(const Asked& asked) {
-  if (!problems(asked.problem.model).empty() || !problems(asked.problem.cluster).empty())
+  if (!broken_rules(asked.problem.model).empty() || !problems(asked.problem.cluster).empty())
     return false;
   const std::vector<Layout> layouts = enumerate_layouts(asked.problem, asked.space);
   return std::any_of(layouts.begin(), layouts.end(),
@@ -88,7 +88,7 @@ std::size_t least_bytes(const Asked& asked) {
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
   return has_room(asked.problem, need) ? fmt::format("{}", size)
-                                       : fmt::format("{} (which does not fit: {} of a device that has {})", size,
+                                       : fmt::format("{} (does not fit: needs {} per device, a device has {})", size,
                                                      bytes_text(need), room_text(asked.problem));
 }
 
@@ -109,15 +109,15 @@ ErrorReport no_precision_report(const Accelerator& device, const std::vector<Pre
   for (const Precision each : asked)
     names.emplace_back(to_string(each));
   return {.what = "no layout of this model is possible on this machine",
-          .got = fmt::format("{} has no {}", device.name, fmt::join(names, ", nor ")),
-          .wanted = fmt::format("a precision that it has: {}", fmt::join(precision_names(device), ", ")),
-          .todo = instead == usual.end() ? "name one of these: --precision"
-                                         : fmt::format("--precision {}, or --fix precision={} where that fixed it",
+          .got = fmt::format("{} does not support {}", device.name, fmt::join(names, " or ")),
+          .wanted = fmt::format("a precision that it supports: {}", fmt::join(precision_names(device), ", ")),
+          .todo = instead == usual.end() ? "choose one of these with --precision"
+                                         : fmt::format("use --precision {}, or --fix precision={} if --fix chose it",
                                                        to_string(*instead), to_string(*instead))};
 }
 
 std::string smallest_text(const SearchResult& result) {
-  return fmt::format("the smallest of {} layouts needs {} of a device", result.num_considered - result.num_impossible,
+  return fmt::format("the smallest of {} layouts needs {} per device", result.num_considered - result.num_impossible,
                      bytes_text(result.smallest_bytes));
 }
 
@@ -164,9 +164,9 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
 
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
-    return fmt::format("no layout fits: {}, which has {}", smallest_text(result), room_text(problem));
+    return fmt::format("no layout fits: {}, a device has {}", smallest_text(result), room_text(problem));
   const std::string nearest = nearest_possible(problem, space);
-  return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
+  return "no layout divides model and batch" + (nearest.empty() ? "" : "; nearest: " + nearest);
 }
 
 ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
@@ -174,21 +174,22 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
     return no_precision_report(problem.cluster.device, space.precisions);
   if (result.num_too_large > 0) {
     const Index devices = fewest_devices(problem, space);
-    return {.what = "no layout of this model fits this machine",
-            .got = fmt::format("{}: {} {}", smallest_text(result), result.rejections.front().layout.text(),
-                               result.rejections.front().reason),
-            .wanted = fmt::format("at most {}", room_text(problem)),
-            .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",
-                                devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")};
+    return {
+        .what = "no layout of this model fits this machine",
+        .got = fmt::format("{}: {} {}", smallest_text(result), result.rejections.front().layout.text(),
+                           result.rejections.front().reason),
+        .wanted = fmt::format("at most {}", room_text(problem)),
+        .todo = fmt::format("use {}, devices with more memory, or a smaller micro-batch or sequence",
+                            devices > 0 ? fmt::format("{} devices (a layout fits there)", devices) : "more devices")};
   }
   const std::string nearest = nearest_possible(problem, space);
-  return {
-      .what = "no layout of this model is possible on this machine",
-      .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
-                                       : fmt::format("{} layouts, all impossible: {}", result.num_considered,
-                                                     result.rejections.front().reason),
-      .wanted = "sizes that divide",
-      .todo = nearest.empty() ? "fix fewer choices, or change devices and batch" : "change one of these to " + nearest};
+  return {.what = "no layout of this model is possible on this machine",
+          .got = result.rejections.empty() ? "fixed degrees that do not divide the number of devices"
+                                           : fmt::format("{} layouts, all impossible: {}", result.num_considered,
+                                                         result.rejections.front().reason),
+          .wanted = "a batch, a number of devices and model sizes that can be divided",
+          .todo = nearest.empty() ? "fix fewer choices, or change --devices or --batch"
+                                  : "change one of these: " + nearest};
 }
 
 }  // namespace espalier

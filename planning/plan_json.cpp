@@ -78,7 +78,7 @@ Json machine_json(const PlanProblem& problem) {
   const Cluster& cluster = problem.cluster;
   return {{"cluster", cluster.name},
           {"device", cluster.device.name},
-          {"unmeasured", unmeasured_text(cluster.device)},
+          {"unmeasured", unfitted_text(cluster.device)},
           {"nodes", cluster.num_nodes},
           {"devices_per_node", cluster.devices_per_node},
           {"device_memory_bytes", cluster.device.memory_bytes},

@@ -51,7 +51,8 @@ std::string head_text(const std::string& before, std::span<const PlanProblem> pr
 
 // What the columns mean; the two that are easily taken for one where there is a pipeline.
 std::string columns_text(const std::vector<LayoutPrice>& prices) {
-  std::string text = "     9 of 10 cases: seconds of a step, if it is off like 9 of 10 published cases of its kind\n";
+  std::string text =
+      "     9 of 10 cases: range in seconds; such a range holds the measured step of 9 of 10 similar published cases\n";
   if (std::ranges::any_of(prices, [](const LayoutPrice& price) { return price.layout.pipeline > 1; }))
     text +=
         "     bubble: share of the step that the busiest stage waits\n"
@@ -66,8 +67,8 @@ std::string parameters_text(const ModelConfig& model) {
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
 
-std::string unmeasured_line(const Accelerator& device) {
-  return device.unmeasured.empty() ? "" : unmeasured_text(device) + "\n";
+std::string unfitted_line(const Accelerator& device) {
+  return device.unfitted.empty() ? "" : unfitted_text(device) + "\n";
 }
 
 // A curve has its devices and batch point by point.
@@ -76,7 +77,7 @@ std::string problem_of_curve_text(const PlanProblem& problem) {
                      problem.model_name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
-                     in_gib(room_bytes(problem)), problem.sequence_length, unmeasured_line(problem.cluster.device));
+                     in_gib(room_bytes(problem)), problem.sequence_length, unfitted_line(problem.cluster.device));
 }
 
 // Nothing is priced as `other`: it has a column where a stage has some of it all the same.
@@ -110,7 +111,7 @@ std::string problem_text(const PlanProblem& problem, int num_devices, Index glob
   const Cluster& cluster = problem.cluster;
   return fmt::format("{} ({}) on {}, {} of {} tokens\n{}", problem.model_name, parameters_text(problem.model),
                      machine_text(cluster, num_devices), counted(global_batch, "sequence"), problem.sequence_length,
-                     unmeasured_line(cluster.device));
+                     unfitted_line(cluster.device));
 }
 
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
@@ -138,8 +139,8 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
                           phase == Phase::backward && price.recompute_seconds > 0
                               ? fmt::format(" ({:.4g} s of it recompute)", price.recompute_seconds)
                               : "");
-  constexpr double told = 1e-6;  // of a step; below, it is rounding
-  if (price.overlapped_data_seconds > told * price.step_seconds)
+  constexpr double rounding = 1e-6;  // of a step
+  if (price.overlapped_data_seconds > rounding * price.step_seconds)
     text += fmt::format("    (overlapped with compute: {:.4g} s of data_comm)\n", price.overlapped_data_seconds);
   const bool is_small = price.memory_bytes < static_cast<std::size_t>(gib);
   const auto in_unit = [&](std::size_t bytes) { return (is_small ? 1024 : 1) * in_gib(bytes); };
@@ -168,20 +169,20 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
     return "";
   const LayoutPrice& fastest = *std::ranges::min_element(result.ranking, {}, &LayoutPrice::step_seconds);
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
-  return fmt::format(
-      "the prediction cannot tell {} layouts apart: their steps differ by less than {:.0f} %. The first "
-      "has fewest stages, then least tensor parallelism, then the lowest ZeRO stage.{}",
-      result.num_alike, 100 * told_apart_share(problem.cluster),
-      slower > equal_share ? fmt::format(" Predicted {:.1f} % faster: {}", 100 * slower, fastest.layout.text()) : "");
+  return fmt::format("{} layouts differ by less than the error of the prediction ({:.0f} %). The first one has {}.{}",
+                     result.num_alike, 100 * told_apart_share(problem.cluster), simplest_text,
+                     slower > equal_share
+                         ? fmt::format(" The fastest one is {:.1f} % faster: {}", 100 * slower, fastest.layout.text())
+                         : "");
 }
 
-std::string not_built_text(const PlanProblem& problem, const SearchResult& result) {
+std::string not_built_text(const SearchResult& result) {
   if (!result.not_built)
     return "";
   const LayoutPrice& other = *result.not_built;
   return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(),
                      100 * (result.ranking.front().step_seconds / other.step_seconds - 1),
-                     why_not_runnable(problem.model.num_layers, other.layout));
+                     why_not_runnable(other.layout));
 }
 
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
@@ -194,7 +195,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
     text += fmt::format("  {}\n      {}\n", rejection.layout.text(), rejection.reason);
   }
   if (result.rejections.size() > most)
-    text += fmt::format("  and {} more meshes\n", result.rejections.size() - most);
+    text += fmt::format("  and {} more splits\n", result.rejections.size() - most);
   return text;
 }
 
@@ -214,7 +215,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<Layout
     const std::optional<LayoutPrice>& price = prices[i];
     std::string remark = price ? why_too_large(problem, *price) : impossible_text(problem, layouts[i]);
     if (remark.empty())
-      remark = i == best ? "the fastest of these that fits" : why_slower(problem, *price, *prices[*best]);
+      remark = i == best ? "the fastest of those that fit" : why_slower(problem, *price, *prices[*best]);
     const std::string number = std::to_string(i + 1);
     text += price ? row_text(fmt::format("{:>4}", number), problem, *price)
                   : fmt::format("{:>4} {}\n", number, layouts[i].text());
@@ -243,7 +244,7 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
       text += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
   }
   text +=
-      "     efficiency: tokens per second and device, relative to the first row; the line below says what costs 1 % "
+      "     efficiency: tokens per second and device, relative to the first row; the next line explains losses of 1 % "
       "or more\n";
   text += columns_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
@@ -255,7 +256,7 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
   std::string text = common.layout ? fmt::format("best for all: {}\n", common.layout->text()) : "";
   for (const PlanProblem& problem : problems)
-    text += unmeasured_line(problem.cluster.device);
+    text += unfitted_line(problem.cluster.device);
   std::vector<LayoutPrice> shown;
   text += head_text(fmt::format("{:<20} {:>7} {:>8}", "", "devices", "slower"), problems);
   for (std::size_t i = 0; i < problems.size(); ++i) {

@@ -14,7 +14,7 @@
 namespace espalier {
 
 /// "gpt3-175b (174.6 B parameters) on 1024 devices: 128 nodes of 8 a100-80 with 80.00 GiB each, 1536 sequences of 2048
-/// tokens", and a line that says so where no published run on the device was compared.
+/// tokens", and a line that says so where nothing was fitted to runs on the device.
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
 
 /// One line a layout: rank, step time with its error, tokens per second, MFU or GEMM fraction, bubble and idle time,
@@ -28,7 +28,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 std::string alike_text(const PlanProblem& problem, const SearchResult& result);
 
 /// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.
-std::string not_built_text(const PlanProblem& problem, const SearchResult& result);
+std::string not_built_text(const SearchResult& result);
 
 /// What was not chosen: first the plain ideas, then the nearest meshes.
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/part_layers.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
@@ -18,8 +19,6 @@ namespace {
 constexpr double adam_bytes = 40;
 // With a kernel an operator: decay, two moments of two operators each, root, quotient, sum, step, norm and clipping.
 constexpr double unfused_adam_bytes = 110;
-
-constexpr double tensors_of_block = 6;  // Q, K and V in one, the output of attention, two of the MLP, two norms
 
 struct Parts {
   BlockTime block;
@@ -53,16 +52,12 @@ class Pricer {
         gradient_bytes_(activation_bytes(layout.precision) == 2 ? problem.implementation.gradient_bytes : 4),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
-               embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)},
+               embedding_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length)},
         elements_(layer_elements(problem.model, layout_, problem.implementation)) {
-    const std::vector<Index> blocks = blocks_per_part(problem.model, layout);
-    for (int stage = 0; stage < layout.pipeline; ++stage) {
-      std::vector<ChunkParts> mine;
-      for (int chunk = 0; chunk < layout.virtual_stages; ++chunk) {
-        const auto part = static_cast<std::size_t>(layout.part_of(stage, chunk));
-        mine.push_back({.blocks = to_double(blocks[part]), .embedding = part == 0, .head = part + 1 == blocks.size()});
-      }
-      stages_.push_back(mine);
+    for (const std::vector<ChunkLayers>& stage : with_layers(problem, layout).chunks()) {
+      std::vector<ChunkParts>& parts = stages_.emplace_back();
+      for (const ChunkLayers& chunk : stage)
+        parts.push_back({.blocks = to_double(chunk.count), .embedding = chunk.embedding, .head = chunk.head});
     }
   }
 
@@ -205,7 +200,8 @@ class Pricer {
     return phases;
   }
 
-  // Seconds of a chunk that a pass takes, with its collectives and of them.
+  // What a pass takes of the seconds of a chunk, and its collectives. PassTime::seconds() of all layers together is not
+  // the sum of that of each, so passes are scaled to this sum.
   struct PassShare {
     double seconds = 0;
     double tensor = 0;
@@ -240,7 +236,7 @@ class Pricer {
     work.forward -= in_forward;
     work.backward_input -= in_input;
     work.backward_weight -= in_weight;
-    return {.work = work, .tensor = in_forward + in_input + in_weight};
+    return {.work = work, .tensor = in_forward + in_input + in_weight, .with_collectives = chunk.seconds};
   }
 
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
@@ -264,17 +260,17 @@ class Pricer {
       most_blocks = blocks;
       whole = mine - sharded;
     }
-    const double replicas = layout_.data * layout_.context;
     const double own = layout_.zero_stage > 0 ? most / (layout_.shards() * layout_.context) : most;
     result[Phase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
-      price.tied_seconds = 2 * message_seconds(cluster(), pipeline_axis(layout_),
-                                               elements_.table * problem_.implementation.gradient_bytes / 2);
+      // The two ranks exchange halves, and each adds up one; then they gather the sums.
+      price.tied_seconds =
+          2 * message_seconds(cluster(), pipeline_axis(layout_), elements_.table * gradient_bytes_ / 2);
       price.reduction_seconds = price.tied_seconds;
       result[Phase::data_comm] += price.tied_seconds;
     }
-    if (replicas <= 1)
+    if (layout_.gradient_ranks() == 1)
       return result;
     const AxisPlacement axis = shard_axis(layout_);
     double reduce = 0;  // once a step
@@ -290,7 +286,8 @@ class Pricer {
     if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, held * weight_bytes_);
     if (problem_.implementation.slices_tensors && layout_.zero_stage > 0)
-      result[Phase::data_comm] += 2 * tensors_of_block * most_blocks * axis.size * cluster().device.kernel_seconds;
+      result[Phase::data_comm] +=
+          2 * elements_.block_tensors * most_blocks * axis.size * cluster().device.kernel_seconds;
     const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
@@ -345,6 +342,11 @@ class Pricer {
 };
 
 }  // namespace
+
+Layout with_layers(const PlanProblem& problem, Layout layout) {
+  layout.layers = part_layers(problem.model, problem.sequence_length, layout);
+  return layout;
+}
 
 // MFU counts attention without causality, as it is published; the GEMM fraction counts what is multiplied.
 FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices) {

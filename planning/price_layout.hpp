@@ -18,7 +18,7 @@
 
 namespace espalier {
 
-/// What is priced: a model, on a machine, with a program.
+/// What a layout is priced for: a model, the machine and the program that train it.
 struct PlanProblem {
   ModelConfig model;
   Cluster cluster;
@@ -30,6 +30,9 @@ struct PlanProblem {
   std::function<std::vector<MemoryByCategory>(const PlanProblem&, const Layout&)> memory_of = {};
 };
 
+/// The layout with the layers of each part of the model: those that it leaves open are given as `train` gives them.
+Layout with_layers(const PlanProblem& problem, Layout layout);
+
 /// Bytes of a rank of each stage, by category: what `train --dry-run` says of that layout. @pre why_impossible() is
 /// empty (planning/layout_limits.hpp)
 std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout);
@@ -39,8 +42,9 @@ std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout
 
 /// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.
 struct ChunkPrice {
-  ChunkSeconds work;  ///< without collectives; recomputation is in backward_input
-  double tensor = 0;  ///< of collectives on the tensor axis, all passes
+  ChunkSeconds work;                   ///< without collectives; recomputation is in backward_input
+  double tensor = 0;                   ///< of collectives on the tensor axis, all passes
+  ChunkSeconds with_collectives = {};  ///< both together, pass by pass
 };
 
 /// What a step reaches of a device's rate: of the peak that its maker names, or of the GEMM rate that was measured.
@@ -61,12 +65,14 @@ struct LayoutPrice {
   std::vector<PhaseSeconds> stages = {};             ///< of each stage; each adds up to step_seconds
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
-  double reduction_seconds = 0;  ///< of reducing gradients, those of a table that two stages share among them, and of
-                                 ///< gathering weights; overlapped or not
-  double tied_seconds = 0;       ///< of them, those of that table, overlapped by nothing
-  double gather_seconds = 0;     ///< of them, those of weights that ZeRO-1 and 2 updated
-  double idle_share = 0;         ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
-                                 ///< average, for a busier one too; the bubble is what the busiest stage waits
+  /// Of reducing gradients, those of a token embedding that the first and the last stage share among them, and of
+  /// gathering weights; overlapped or not.
+  double reduction_seconds = 0;
+  double tied_seconds = 0;    ///< of them, those of that embedding, overlapped by nothing
+  double gather_seconds = 0;  ///< of them, those of weights that ZeRO-1 and 2 updated
+  /// The share of the pipeline's window that a stage waits on average: 1 - work of all stages / (stages x window). The
+  /// bubble is what the busiest stage waits.
+  double idle_share = 0;
   double overlapped_data_seconds = 0;         ///< of reduction and gathering that overlaps with other work
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most

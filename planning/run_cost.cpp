@@ -49,7 +49,11 @@ std::string predicted_text(const Predicted& predicted, const std::string& unit) 
 }
 
 std::string tokens_text(Index tokens) {
+  if (tokens < 1'000'000)
+    return fmt::format("{}", tokens);
   const double billions = to_double(tokens) / 1e9;
+  if (billions < 1)
+    return fmt::format("{:.4g}M", billions * 1000);
   return billions < 1000 ? fmt::format("{:.4g}B", billions) : fmt::format("{:.4g}T", billions / 1000);
 }
 

@@ -20,14 +20,14 @@ constexpr double steep = 1.01;
 void require_machine(const Cluster& cluster, int devices) {
   const Cluster machine = with_devices(cluster, devices);
   if (const std::vector<std::string> broken = problems(machine); !broken.empty())
-    throw Error(
-        ExitCode::usage,
-        {.what = fmt::format("this cluster cannot have {} devices", devices),
-         .where = cluster.name,
-         .got = fmt::format("{} nodes of {}; {}", machine.num_nodes, machine.devices_per_node, broken.front()),
-         .wanted = "a cluster that describes what it is to be scaled to",
-         .todo = "add it to the file ([network_link] bandwidth = \"25 GB/s\", latency = \"10 us\"), or scale to "
-                 "fewer devices"});
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("this cluster cannot have {} devices", devices),
+                 .where = cluster.name,
+                 .got = fmt::format("{} nodes of {}; {}", machine.num_nodes, machine.devices_per_node, broken.front()),
+                 .wanted = "a cluster file that describes the larger machine",
+                 .todo = "add the missing part to the file ([network_link] bandwidth = \"25 GB/s\", latency = \"10 "
+                         "us\"), or scale to "
+                         "fewer devices"});
 }
 
 // Device-seconds of a sequence.
@@ -68,7 +68,7 @@ std::string why_not_on_the_first(const PlanProblem& problem, const ScalePoint& f
   Layout same = now.price->layout;
   const int shard = same.num_devices() / same.data;
   if (first.num_devices < shard)
-    return fmt::format("; {} devices are too few for its {} shards", first.num_devices, shard);
+    return fmt::format("; {} devices are too few for the {} shards of this layout", first.num_devices, shard);
   if (first.num_devices % shard != 0)
     return "";
   same.data = first.num_devices / shard;
@@ -94,15 +94,15 @@ std::string what_gains(const PlanProblem& problem, const ScalePoint& first, cons
   const PhaseChange fallen = largest_change(first, now, -1);
   if (fallen.cost <= 0)
     return "nothing";
-  return fmt::format("above 100 %: less {} {}{}", fallen.name(), fallen.shares(first, now),
-                     why_not_on_the_first(problem, first, now));
+  return fmt::format("above 100 %: {} takes {:.1f} % fewer device-seconds per sequence{}", fallen.name(),
+                     100 * fallen.cost / cost(first, fallen.phase), why_not_on_the_first(problem, first, now));
 }
 
 std::string what_limits(const ScalePoint& first, const ScalePoint& now) {
   const PhaseChange grown = largest_change(first, now, 1);
   if (grown.cost <= 0)
     return "nothing";
-  return fmt::format("{}: {:.0f} % of what is lost {}", grown.name(), 100 * grown.cost / grown.all,
+  return fmt::format("{}: {:.0f} % of the loss {}", grown.name(), 100 * grown.cost / grown.all,
                      grown.shares(first, now));
 }
 
@@ -177,7 +177,7 @@ std::string curve_goal_text(const CurveGoal& goal) {
   if (!goal.holds_at.empty())
     return fmt::format("{}: holds at {} devices, but not at every larger size", goal.asked,
                        fmt::join(goal.holds_at, ", "));
-  return fmt::format("{}: holds at none of these; the nearest is {}, on {} devices", goal.asked, goal.nearest.reached,
+  return fmt::format("{}: holds at none of these; the best is {}, on {} devices", goal.asked, goal.nearest.reached,
                      goal.nearest_devices);
 }
 
@@ -188,7 +188,7 @@ void require_goals_on_curve(const std::vector<CurveGoal>& goals) {
                   {.what = "no point of the curve is that fast",
                    .where = "espalier plan --scale",
                    .got = goal.asked + " wanted",
-                   .wanted = fmt::format("what can be reached: the nearest is {}, on {} devices", goal.nearest.reached,
+                   .wanted = fmt::format("what can be reached: the best is {}, on {} devices", goal.nearest.reached,
                                          goal.nearest_devices),
                    .todo = fmt::format("{}, more devices in --scale, or another --batch", goal.nearest.nearest)});
 }

@@ -21,7 +21,7 @@ struct ScalePoint {
 };
 
 /// The phase whose device-seconds a sequence have grown most from one point to another, as a share of all that have
-/// grown: "bubble: 60 % of what is lost (12.1 % of the step, was 3.0 %)". Both points have prices.
+/// grown: "bubble: 60 % of the loss (12.1 % of the step, was 3.0 %)". Both points have prices.
 std::string what_limits(const ScalePoint& first, const ScalePoint& now);
 
 /// Why a point is more efficient than the first: the phase whose device-seconds a sequence have fallen most, and

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "io/units.hpp"
@@ -21,17 +20,18 @@
 namespace espalier {
 namespace {
 
-double rounded(double step_seconds) { return std::round(std::log(step_seconds) / equal_share); }
+// Steps in the same bucket count as equally fast.
+double speed_bucket(double step_seconds) { return std::round(std::log(step_seconds) / equal_share); }
 
 bool better(const LayoutPrice& a, const LayoutPrice& b) {
   const auto key = [](const LayoutPrice& price) {
-    return std::tuple(rounded(price.step_seconds), complexity(price.layout), price.memory_bytes);
+    return std::tuple(speed_bucket(price.step_seconds), complexity(price.layout), price.memory_bytes);
   };
   return key(a) < key(b);
 }
 
-// What decides how long a pipeline waits; the closed form misses it by what its messages overlap with, and they are
-// shorter under sequence parallelism.
+// Layouts of a mesh that differ in one of these are simulated one by one: the closed form does not know which of their
+// messages overlap with work, so it ranks them wrongly.
 using Timetable = std::tuple<Index, int, ScheduleKind, bool, bool>;
 
 Timetable timetable_of(const Layout& layout) {
@@ -79,7 +79,9 @@ Candidates price_all(const PlanProblem& problem, const std::vector<Layout>& layo
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
     Estimate estimate{layout, price.step_seconds, price.step_seconds - price[Phase::pipeline_comm]};
     const auto [known, is_first] = found.fits[mesh].try_emplace(timetable_of(layout), estimate);
-    const auto key = [&](const Estimate& of) { return std::pair(rounded(of.step_seconds), complexity(of.layout)); };
+    const auto key = [&](const Estimate& of) {
+      return std::pair(speed_bucket(of.step_seconds), complexity(of.layout));
+    };
     if (!is_first && key(estimate) < key(known->second))
       known->second = std::move(estimate);
   }
@@ -133,39 +135,38 @@ std::vector<std::pair<std::string, Layout>> plain_layouts(const PlanProblem& pro
   tensor.tensor = devices;
   plain.emplace_back("tensor parallelism alone", tensor);
   Layout pipeline = start;
-  pipeline.pipeline = std::min<int>(devices, static_cast<int>(std::min<Index>(problem.model.num_layers, 1 << 20)));
-  pipeline.pipeline = std::gcd(pipeline.pipeline, devices);
+  pipeline.pipeline = static_cast<int>(std::min<Index>(devices, problem.model.num_layers));
+  while (devices % pipeline.pipeline != 0)
+    --pipeline.pipeline;
   pipeline.data = devices / pipeline.pipeline;
   if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
     Layout naive = pipeline;
     naive.micro_batch = space.global_batch / pipeline.data;
-    plain.emplace_back("a pipeline over all devices, without micro-batches", naive);
-    plain.emplace_back("a pipeline over all devices, with micro-batches", pipeline);
+    plain.emplace_back("the deepest pipeline, without micro-batches", naive);
+    plain.emplace_back("the deepest pipeline, with micro-batches", pipeline);
   }
   return plain;
 }
 
 // Why a search over the space has not found it.
-std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, const Layout& layout) {
+std::string why_not_found(const LayoutSpace& space, const Layout& layout) {
   if (!choices_left(space, layout).empty())
-    return "not with the choices that are fixed";
-  if (std::string lacks = why_not_runnable(problem.model.num_layers, layout); space.only_runnable && !lacks.empty())
+    return "the fixed choices exclude it";
+  if (std::string lacks = why_not_runnable(layout); space.only_runnable && !lacks.empty())
     return lacks;
   if (layout.context > 1 && !searches_context(space))
-    return "not searched: --context does, though train has no context parallelism yet";
-  return "outside of what was searched";
+    return "it was not searched (--context searches it, but train has no context parallelism yet)";
+  return "it was not searched (it is beyond the bounds of the search, which --fix overrides)";
 }
 
 // Of a layout that can be the answer as well as `best`.
 Rejection not_the_answer(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   if (price.step_seconds >= best.step_seconds)
     return {price.layout, Verdict::slower, why_slower(problem, price, best)};
-  const char* more = price.layout.pipeline > best.layout.pipeline       ? "; it has more stages"
-                     : price.layout.tensor > best.layout.tensor         ? "; it has more tensor parallelism"
-                     : price.layout.zero_stage > best.layout.zero_stage ? "; it has a higher ZeRO stage"
-                                                                        : "";
+  const std::string more = what_is_more_complex(price.layout, best.layout);
   return {price.layout, Verdict::alike,
-          fmt::format("faster by {}, which the prediction does not tell apart{}", against_text(price, best), more)};
+          fmt::format("faster by {}, which is within the error of the prediction{}", against_text(price, best),
+                      more.empty() ? "" : "; " + more)};
 }
 
 // Of an idea that fits; `best` may be none.
@@ -173,18 +174,18 @@ Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const
                      const LayoutPrice* best) {
   const auto is_in_space = [&] {
     return choices_left(space, price.layout).empty() && price.layout.context == best->layout.context &&
-           (!space.only_runnable || why_not_runnable(problem.model.num_layers, price.layout).empty());
+           (!space.only_runnable || why_not_runnable(price.layout).empty());
   };
   if (best && (price.step_seconds >= best->step_seconds ||
                (price.step_seconds * (1 + told_apart_share(problem.cluster)) > best->step_seconds && is_in_space())))
     return not_the_answer(problem, price, *best);
   return {price.layout, Verdict::not_searched,
           fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
-                      why_not_found(problem, space, price.layout))};
+                      why_not_found(space, price.layout))};
 }
 
-// An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
-// micro-batch: the fastest that fits, else the one that needs least; none where all are impossible.
+// The best variant of an idea: with any recomputation and, unless its micro-batch is larger than one sequence, with
+// micro-batches of up to 8. The fastest that fits, else the one that needs least memory; none where all are impossible.
 std::optional<LayoutPrice> tuned(const PlanProblem& problem, const Layout& idea) {
   std::optional<LayoutPrice> best;
   const auto key = [&](const LayoutPrice& price) {
@@ -218,7 +219,7 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
 // An idea keeps what makes it one, and need not have what --fix gives.
 std::string own_choices_text(const LayoutSpace& space, const Layout& idea) {
   const std::vector<std::string> left = choices_left(space, idea);
-  return left.empty() ? "" : fmt::format(" (estimated with its own {}, not as fixed)", fmt::join(left, ", "));
+  return left.empty() ? "" : fmt::format(" (estimated with its own {}, not the fixed one)", fmt::join(left, ", "));
 }
 
 Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const Layout& idea,
@@ -245,7 +246,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   std::optional<LayoutPrice> fastest;
   for (const int context : {2, 4, 8, 16}) {
     open.context = context;
-    if (const std::optional<Layout> layout = fastest_layout(problem, open))
+    if (const std::optional<Layout> layout = fastest_layout(problem, enumerate_layouts(problem, open)))
       if (LayoutPrice price = price_layout(problem, *layout); !fastest || better(price, *fastest))
         fastest = std::move(price);
   }
@@ -293,8 +294,8 @@ std::optional<LayoutPrice> with_lower_zero_stage(const PlanProblem& problem, Lay
   return std::nullopt;
 }
 
-// Whether a layout is an idea with choices beside it, and no other split.
-bool follows(const Layout& layout, const Layout& idea) {
+// Whether a layout is an idea with other choices for what the idea leaves open.
+bool is_variant_of(const Layout& layout, const Layout& idea) {
   return degrees_of(layout) == degrees_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
          (layout.pipeline == 1 || (layout.num_microbatches() == 1) == (idea.num_microbatches() == 1));
 }
@@ -319,7 +320,7 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
                                              const LayoutPrice* best) {
   std::vector<PlainRejection> rejections;
   for (const auto& [name, layout] : plain_layouts(problem, space))
-    if (!best || !follows(best->layout, layout))
+    if (!best || !is_variant_of(best->layout, layout))
       rejections.push_back({name, rejection_of(problem, space, layout, best)});
   if (std::optional<Rejection> context = rejected_context(problem, space, best))
     rejections.push_back({"context parallelism", std::move(*context)});
@@ -375,18 +376,15 @@ SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std
 }
 
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
-  constexpr double least_gain = 0.005;
   SearchResult result = search_runnable(problem, space, 16, Prefer::simplest);
   if (!space.only_runnable)
     return result;
   LayoutSpace all = space;
   all.only_runnable = false;
   const SearchResult open = search_layouts(problem, all);
-  const auto is_built = [&](const LayoutPrice& price) {
-    return why_not_runnable(problem.model.num_layers, price.layout).empty();
-  };
+  const auto is_built = [&](const LayoutPrice& price) { return why_not_runnable(price.layout).empty(); };
   const auto other = std::ranges::find_if_not(open.ranking, is_built);
-  if (other != open.ranking.end() && fastest_of(result.ranking).step_seconds > (1 + least_gain) * other->step_seconds)
+  if (other != open.ranking.end() && fastest_of(result.ranking).step_seconds > (1 + worthwhile) * other->step_seconds)
     result.not_built = *other;
   return result;
 }

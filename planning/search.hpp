@@ -27,16 +27,18 @@ struct Rejection {
 
 /// What a search found.
 struct SearchResult {
-  std::vector<LayoutPrice> ranking;   ///< the answer, then the others, fastest first; of each mesh of ranks the best
-                                      ///< choice of all else, of that of the answer also the simplest
-  std::size_t num_alike = 0;          ///< of them, that the prediction does not tell from the fastest
-  std::vector<Rejection> rejections;  ///< of each mesh that is not the best, one: slower ones, fastest first; those
-                                      ///< too large, smallest first; impossible ones
+  std::vector<LayoutPrice> ranking;  ///< the answer, then the others, fastest first; of each mesh of ranks the best
+                                     ///< choice of all else, of that of the answer also the simplest
+  std::size_t num_alike = 0;         ///< of them, that the prediction does not tell from the fastest
+  /// One of each mesh that is not the answer's, and the fastest of the answer's mesh where a simpler one is the answer:
+  /// those of the ranking in its order, slower ones, those too large, smallest first, impossible ones.
+  std::vector<Rejection> rejections;
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
   std::size_t smallest_bytes = 0;  ///< what the smallest layout needs of a device, whether it fits or not
-  /// The fastest layout that `train` cannot run yet, where it is faster than all of the ranking by 0.5 % or more.
+  /// The fastest layout that `train` cannot run yet, where it is faster than all of the ranking by more than
+  /// `worthwhile`.
   std::optional<LayoutPrice> not_built = {};
 };
 
@@ -49,6 +51,10 @@ enum class Prefer {
   simplest  ///< of those that the prediction does not tell from the fastest: fewest stages, then least tensor
             ///< parallelism, then the lowest ZeRO stage, then the fastest
 };
+
+/// What Prefer::simplest prefers, in words.
+inline constexpr const char* simplest_text =
+    "the fewest stages, then the least tensor parallelism, then the lowest ZeRO stage";
 
 /// Prices the whole space in closed form, simulates the `most_simulated` best meshes, ranks them. Deterministic.
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16,
@@ -71,10 +77,10 @@ struct PlainRejection {
   Rejection rejection;  ///< its reason may be that it is faster, but not runnable or not in the space
 };
 
-/// Data parallelism alone, with ZeRO-3, tensor parallelism alone, a pipeline without micro-batches and with, for the
-/// devices and the batch of the space, each with the recomputation and micro-batch that suit it, whatever is fixed (its
-/// reason then says so); for long sequences context parallelism, unless it was searched. Without those that `best` is
-/// one of.
+/// Data parallelism alone, with ZeRO-3, tensor parallelism alone, the deepest pipeline without micro-batches and with,
+/// for the devices and the batch of the space, each with the recomputation and micro-batch that suit it, whatever is
+/// fixed (its reason then says so); for long sequences context parallelism, unless it was searched. Without those that
+/// `best` is one of.
 /// @param best what was chosen instead; null where the search found nothing
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
                                              const LayoutPrice* best);

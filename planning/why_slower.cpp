@@ -64,14 +64,14 @@ std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) 
   const StageWork of_best = stage_work(best);
   const double more_uneven = work.unevenness() / of_best.unevenness();
   if (more_uneven > 1 + same && more_uneven > work.mean / of_best.mean)
-    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
+    return fmt::format("its busiest stage has {:.0f} % more work than its mean stage (best layout: {:.0f} %)",
                        100 * (work.unevenness() - 1), 100 * (of_best.unevenness() - 1));
   if (work.mean < (1 + same) * of_best.mean)
     return {};
   if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
     return products;
   if (price.layout.tensor > 1 && !price.layout.sequence_parallel && best.layout.sequence_parallel)
-    return "each tensor rank repeats norms and residuals of all rows";
+    return "each tensor rank computes norms and residuals of all rows";
   return {};
 }
 
@@ -89,7 +89,7 @@ std::string cause_of_backward(const LayoutPrice& price, const LayoutPrice& best)
 std::string cause_of_tensor_messages(const Cluster& cluster, const Layout& layout, const Layout& best) {
   const auto crosses = [&](const Layout& of) { return of.tensor > 1 && crosses_nodes(cluster, tensor_axis(of)); };
   if (crosses(layout) && !crosses(best))
-    return "its tensor ranks lie on several nodes";
+    return "its tensor ranks are on several nodes";
   if (layout.tensor > best.tensor)
     return fmt::format("{} tensor ranks exchange activations in every block", instead_text(layout.tensor, best.tensor));
   if (layout.context > best.context)
@@ -98,7 +98,7 @@ std::string cause_of_tensor_messages(const Cluster& cluster, const Layout& layou
   if (layout.recompute == Recompute::full && best.recompute != Recompute::full)
     return "recompute full repeats its collectives";
   if (layout.num_microbatches() > best.num_microbatches())
-    return fmt::format("each of {} micro-batches instead of {} has its collectives", layout.num_microbatches(),
+    return fmt::format("{} instead of {} micro-batches have collectives of their own", layout.num_microbatches(),
                        best.num_microbatches());
   return {};
 }
@@ -114,26 +114,25 @@ std::string cause_of_bubble(const Layout& layout, const Layout& best) {
   const double longer_ends = ends(layout) / ends(best);
   const double fewer_chunks = static_cast<double>(best.virtual_stages) / layout.virtual_stages;
   if (longer_ends > 1.01 && longer_ends >= fewer_chunks)
-    return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
-                       counted(best.num_microbatches(), "micro-batch"));
+    return fmt::format("{} (best layout: {})", shares(layout), shares(best));
   if (fewer_chunks > 1)
-    return fmt::format("{} per stage instead of {}", counted(layout.virtual_stages, "virtual stage"),
+    return fmt::format("it has {} per stage instead of {}", counted(layout.virtual_stages, "virtual stage"),
                        best.virtual_stages);
   if (layout.schedule != best.schedule)
-    return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
+    return fmt::format("its schedule is {} instead of {}", to_string(layout.schedule), to_string(best.schedule));
   return {};
 }
 
 std::string cause_of_stage_messages(const Cluster& cluster, const Layout& layout, const Layout& best) {
   if (best.pipeline == 1)
-    return "messages between stages are waited for";
+    return "stages wait for messages";
   if (crosses_nodes(cluster, pipeline_axis(layout)) && !crosses_nodes(cluster, pipeline_axis(best)))
-    return "its stages lie on several nodes";
+    return "its stages are on several nodes";
   if (layout.pipeline * layout.virtual_stages > best.pipeline * best.virtual_stages)
-    return fmt::format("{} parts of the model instead of {} send to the next", layout.pipeline * layout.virtual_stages,
-                       best.pipeline * best.virtual_stages);
+    return fmt::format("{} instead of {} parts of the model send to the next part",
+                       layout.pipeline * layout.virtual_stages, best.pipeline * best.virtual_stages);
   if (layout.num_microbatches() > best.num_microbatches())
-    return fmt::format("{} micro-batches instead of {} travel from stage to stage", layout.num_microbatches(),
+    return fmt::format("{} instead of {} micro-batches travel from stage to stage", layout.num_microbatches(),
                        best.num_microbatches());
   return {};
 }
@@ -146,7 +145,7 @@ std::string cause_of_every_microbatch(const Layout& layout, const Layout& best) 
   if (layout.zero_stage > best.zero_stage)
     return fmt::format("{} for every micro-batch", what);
   if (layout.num_microbatches() > best.num_microbatches())
-    return fmt::format("{} for {} micro-batches instead of {}", what, layout.num_microbatches(),
+    return fmt::format("{} for {} instead of {} micro-batches", what, layout.num_microbatches(),
                        best.num_microbatches());
   return {};
 }
@@ -157,11 +156,10 @@ std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice
   if (std::string cause = cause_of_every_microbatch(layout, best.layout); !cause.empty())
     return cause;
   if (replicas(layout) == 1)
-    return best.tied_seconds > 0 ? ""
-                                 : "first and last stage add up the gradients of the token embedding that they share";
+    return best.tied_seconds > 0 ? "" : "the first and the last stage sum the gradients of their token embedding";
   if (replicas(best.layout) > 1 && crosses_nodes(cluster, data_axis(layout)) &&
       !crosses_nodes(cluster, data_axis(best.layout)))
-    return "its replicas lie on several nodes";
+    return "its replicas are on several nodes";
   // A ring of r ranks sends 2 (r - 1) / r times what each holds: the size of the shards counts for more than r.
   const double larger_shards =
       static_cast<double>(best.layout.tensor * best.layout.pipeline) / (layout.tensor * layout.pipeline);
@@ -199,16 +197,29 @@ std::string against_text(const LayoutPrice& price, const LayoutPrice& best) {
                      time_text(price.step_seconds, " against ", best.step_seconds));
 }
 
-std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+Comparison compare_speed(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   if (price.step_seconds < best.step_seconds * (1 + equal_share))
-    return fmt::format("as fast ({})", time_text(price.step_seconds));
+    return {fmt::format("as fast ({})", time_text(price.step_seconds)), ""};
+  const std::string result = "slower by " + against_text(price, best);
   if (price.layout.num_devices() < best.layout.num_devices())
-    return fmt::format("slower by {}: it uses {} instead of {}", against_text(price, best),
-                       counted(price.layout.num_devices(), "device"), best.layout.num_devices());
+    return {result, fmt::format("it uses {} instead of {}", counted(price.layout.num_devices(), "device"),
+                                best.layout.num_devices())};
   const Phase phase = phase_with_most([&](Phase each) { return price[each] - best[each]; });
   const std::string cause = cause_of(problem, price, best, phase);
-  return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),
-                     to_string(phase), cause.empty() ? "" : ", " + cause);
+  return {result, fmt::format("it spends {} more in {}{}", time_text(price[phase] - best[phase]), to_string(phase),
+                              cause.empty() ? "" : ", because " + cause)};
+}
+
+std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  const auto [result, reason] = compare_speed(problem, price, best);
+  return reason.empty() ? result : result + ": " + reason;
+}
+
+const char* what_is_more_complex(const Layout& layout, const Layout& best) {
+  return layout.pipeline > best.pipeline       ? "it has more stages"
+         : layout.tensor > best.tensor         ? "it has more tensor parallelism"
+         : layout.zero_stage > best.zero_stage ? "it has a higher ZeRO stage"
+                                               : "";
 }
 
 }  // namespace espalier

@@ -50,7 +50,7 @@ TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, Index
     bytes += ScratchVector<Operand>::shmem_size(static_cast<std::size_t>(size));
   if (bytes > std::numeric_limits<int>::max())  // Kokkos counts scratch in int
     throw Error(ExitCode::usage,
-                {.what = "a head of attention wants more scratch memory than a team can have",
+                {.what = "a head of attention needs more scratch memory than a team can have",
                  .got = fmt::format("{} positions of {} channels a head", shape.sequence_length, shape.head_size),
                  .wanted = "fewer than 2^29 numbers",
                  .todo = "raise model.num_heads, or shorten batch.sequence_length"});
@@ -60,7 +60,7 @@ TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, Index
 
 // Whether tiles of a head are copied: to widen them, or since 16-bit matmuls want them without gaps.
 template <class T>
-constexpr bool copies_operands = has_masters<T>;
+constexpr bool copies_operands = has_master_weights<T>;
 
 // Rows [t, t + rows) of a head as operands: where they lie, or a copy. The caller puts barriers around it.
 template <class T, class Operand>
@@ -87,7 +87,7 @@ KOKKOS_INLINE_FUNCTION constexpr Index copied(Index size) {  // of a tile that o
   return copies_operands<T> ? size : 0;
 }
 
-// Where a tile of S is multiplied from as Operand: where it lies, or room for a copy.
+// Where a tile of S is multiplied from as Operand: where it lies, or memory for a copy.
 template <class Operand, class S>
 KOKKOS_INLINE_FUNCTION Operand* weights_of(const ScratchVector<S>& tile, const ScratchVector<Operand>& copy) {
   if constexpr (std::is_same_v<Operand, S>)
@@ -338,17 +338,18 @@ template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
                        const AttentionShape& shape, const AttentionDropout& dropout, Tensor<int, 1> positions) {
   if constexpr (!exec_is_host) {
-    if constexpr (has_masters<T>) {
+    if constexpr (has_master_weights<T>) {
       const bool by_cudnn =
           attention_library() == AttentionLibrary::cudnn && !dropout.is_on() && positions.extent(0) == 0;
-      if (by_cudnn && impl::attention_forward_cudnn<T>(exec, out, log_sum_exp, qkv, shape))
+      if (by_cudnn &&
+          impl::attention_forward_cudnn(exec, scalar_type_of<T>(), out.data(), log_sum_exp.data(), qkv.data(), shape))
         return;
     }
     impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape, dropout, positions);
   } else {
     const Documents documents{positions, shape.sequence_length};
     if constexpr (std::is_same_v<T, bfloat16>)
-      if (multiplies_16_bits<T>(matmul_library()))
+      if (multiplies_16_bits(scalar_type_of<T>(), matmul_library()))
         return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape, dropout, documents);
     forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape, dropout, documents);
   }
@@ -359,17 +360,18 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape,
                         const AttentionDropout& dropout, Tensor<int, 1> positions) {
   if constexpr (!exec_is_host) {
-    if constexpr (has_masters<T>) {
+    if constexpr (has_master_weights<T>) {
       const bool by_cudnn =
           attention_library() == AttentionLibrary::cudnn && !dropout.is_on() && positions.extent(0) == 0;
-      if (by_cudnn && impl::attention_backward_cudnn<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
+      if (by_cudnn && impl::attention_backward_cudnn(exec, scalar_type_of<T>(), dqkv.data(), dout.data(), out.data(),
+                                                     log_sum_exp.data(), qkv.data(), shape))
         return;
     }
     impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, positions);
   } else {
     const Documents documents{positions, shape.sequence_length};
     if constexpr (std::is_same_v<T, bfloat16>)
-      if (multiplies_16_bits<T>(matmul_library()))
+      if (multiplies_16_bits(scalar_type_of<T>(), matmul_library()))
         return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
     backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape, dropout, documents);
   }

@@ -42,8 +42,7 @@ std::string early_refusal(const AttentionShape& shape) {
 }
 
 // Made at the first call.
-template <class T>
-const CudnnAttention& any_plan_of(const AttentionShape& shape) {
+const CudnnAttention& any_plan_of(ScalarType type, const AttentionShape& shape) {
   if (!cudnn())
     cudnn().emplace();
   const CudnnShape key{.batch = shape.batch,
@@ -52,16 +51,15 @@ const CudnnAttention& any_plan_of(const AttentionShape& shape) {
                        .num_kv_heads = shape.num_kv_heads,
                        .head_size = shape.head_size,
                        .window = shape.window < shape.sequence_length ? shape.window : 0,
-                       .is_bf16 = std::is_same_v<T, bfloat16>};
+                       .is_bf16 = type == ScalarType::bf16};
   return cudnn()->plans.try_emplace(key, key, cudnn()->handle.get()).first->second;
 }
 
 // nullptr where cuDNN has none.
-template <class T>
-const CudnnAttention* plan_of(const AttentionShape& shape) {
+const CudnnAttention* plan_of(ScalarType type, const AttentionShape& shape) {
   if (!early_refusal(shape).empty())
     return nullptr;
-  const CudnnAttention& plan = any_plan_of<T>(shape);
+  const CudnnAttention& plan = any_plan_of(type, shape);
   return plan.refusal().empty() ? &plan : nullptr;
 }
 
@@ -71,49 +69,44 @@ void* workspace_of(const ExecSpace& exec, const CudnnAttention& plan) {
 
 }  // namespace
 
-template <class T>
-bool attention_forward_cudnn(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<float, 1>& log_sum_exp,
-                             const Tensor<T, 2>& qkv, const AttentionShape& shape) {
-  const CudnnAttention* const plan = plan_of<T>(shape);
+bool attention_forward_cudnn(const ExecSpace& exec, ScalarType type, void* out, float* log_sum_exp, const void* qkv,
+                             const AttentionShape& shape) {
+  const CudnnAttention* const plan = plan_of(type, shape);
   if (plan == nullptr)
     return false;
   const Region region("espalier::core::attention_forward");
-  plan->forward(exec.cuda_stream(), {.qkv = qkv.data(),
-                                     .out = out.data(),
-                                     .log_sum_exp = log_sum_exp.data(),
+  plan->forward(exec.cuda_stream(), {.qkv = qkv,
+                                     .out = out,
+                                     .log_sum_exp = log_sum_exp,
                                      .dout = nullptr,
                                      .dqkv = nullptr,
                                      .workspace = workspace_of(exec, *plan)});
   return true;
 }
 
-template <class T>
-bool attention_backward_cudnn(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
-                              const Tensor<T, 2>& out, const Tensor<float, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
-                              const AttentionShape& shape) {
-  const CudnnAttention* const plan = plan_of<T>(shape);
+bool attention_backward_cudnn(const ExecSpace& exec, ScalarType type, void* dqkv, const void* dout, void* out,
+                              float* log_sum_exp, const void* qkv, const AttentionShape& shape) {
+  const CudnnAttention* const plan = plan_of(type, shape);
   if (plan == nullptr)
     return false;
   const Region region("espalier::core::attention_backward");
-  plan->backward(exec.cuda_stream(), {.qkv = qkv.data(),
-                                      .out = out.data(),
-                                      .log_sum_exp = log_sum_exp.data(),
-                                      .dout = dout.data(),
-                                      .dqkv = dqkv.data(),
+  plan->backward(exec.cuda_stream(), {.qkv = qkv,
+                                      .out = out,
+                                      .log_sum_exp = log_sum_exp,
+                                      .dout = dout,
+                                      .dqkv = dqkv,
                                       .workspace = workspace_of(exec, *plan)});
   return true;
 }
 
-template <class T>
-std::size_t cudnn_workspace_bytes(const AttentionShape& shape) {
-  const CudnnAttention* const plan = plan_of<T>(shape);
+std::size_t cudnn_workspace_bytes(ScalarType type, const AttentionShape& shape) {
+  const CudnnAttention* const plan = plan_of(type, shape);
   return plan == nullptr ? 0 : StreamWorkspaces::with_gap(plan->workspace_bytes());
 }
 
-template <class T>
-std::string cudnn_refusal(const AttentionShape& shape) {
+std::string cudnn_refusal(ScalarType type, const AttentionShape& shape) {
   const std::string early = early_refusal(shape);
-  return early.empty() ? any_plan_of<T>(shape).refusal() : early;
+  return early.empty() ? any_plan_of(type, shape).refusal() : early;
 }
 
 void release_cudnn_workspaces() {
@@ -125,44 +118,23 @@ std::string cudnn_library_version() { return cudnn_version(); }
 
 #else
 
-template <class T>
-bool attention_forward_cudnn(const ExecSpace&, const Tensor<T, 2>&, const Tensor<float, 1>&, const Tensor<T, 2>&,
-                             const AttentionShape&) {
+bool attention_forward_cudnn(const ExecSpace&, ScalarType, void*, float*, const void*, const AttentionShape&) {
   return false;
 }
 
-template <class T>
-bool attention_backward_cudnn(const ExecSpace&, const Tensor<T, 2>&, const Tensor<T, 2>&, const Tensor<T, 2>&,
-                              const Tensor<float, 1>&, const Tensor<T, 2>&, const AttentionShape&) {
+bool attention_backward_cudnn(const ExecSpace&, ScalarType, void*, const void*, void*, float*, const void*,
+                              const AttentionShape&) {
   return false;
 }
 
-template <class T>
-std::size_t cudnn_workspace_bytes(const AttentionShape&) {
-  return 0;
-}
+std::size_t cudnn_workspace_bytes(ScalarType, const AttentionShape&) { return 0; }
 
-template <class T>
-std::string cudnn_refusal(const AttentionShape&) {
-  return "not in this build";
-}
+std::string cudnn_refusal(ScalarType, const AttentionShape&) { return "not in this build"; }
 
 void release_cudnn_workspaces() {}
 
 std::string cudnn_library_version() { return {}; }
 
 #endif
-
-#define ESPALIER_INSTANTIATE(T)                                                                                \
-  template bool attention_forward_cudnn<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<float, 1>&,     \
-                                           const Tensor<T, 2>&, const AttentionShape&);                        \
-  template bool attention_backward_cudnn<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<T, 2>&,        \
-                                            const Tensor<T, 2>&, const Tensor<float, 1>&, const Tensor<T, 2>&, \
-                                            const AttentionShape&);                                            \
-  template std::size_t cudnn_workspace_bytes<T>(const AttentionShape&);                                        \
-  template std::string cudnn_refusal<T>(const AttentionShape&);
-ESPALIER_INSTANTIATE(bfloat16)
-ESPALIER_INSTANTIATE(float16)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -45,27 +45,21 @@ AttentionLibrary parse_attention_library(const std::string& word) {
   }
   if (word == "auto")
     return attention_libraries().back();
-  throw Error(ExitCode::usage, {.what = "this build has no such library of attention",
+  throw Error(ExitCode::usage, {.what = "this build does not have this attention library",
                                 .got = word,
                                 .wanted = present,
                                 .todo = "set run.attention to one of these; docs/gpus.md says how cuDNN is found"});
 }
 
-template <class T>
-std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionShape& shape) {
-  if constexpr (has_masters<T>)
-    if (library == AttentionLibrary::cudnn && Kokkos::is_initialized())
-      return impl::cudnn_workspace_bytes<T>(shape);
-  return 0;
+std::size_t attention_workspace_bytes(ScalarType type, AttentionLibrary library, const AttentionShape& shape) {
+  const bool by_cudnn = !is_state_type(type) && library == AttentionLibrary::cudnn && Kokkos::is_initialized();
+  return by_cudnn ? impl::cudnn_workspace_bytes(type, shape) : 0;
 }
 
-template <class T>
-std::string describe_attention(const AttentionShape& shape) {
+std::string describe_attention(ScalarType type, const AttentionShape& shape) {
   if (attention_library() == AttentionLibrary::own)
     return "own kernels";
-  std::string refusal = "it computes in 16 bits";
-  if constexpr (has_masters<T>)
-    refusal = impl::cudnn_refusal<T>(shape);
+  const std::string refusal = is_state_type(type) ? "it computes in 16 bits" : impl::cudnn_refusal(type, shape);
   return refusal.empty() ? "cuDNN" : "own kernels, not cuDNN: " + refusal;
 }
 
@@ -75,11 +69,5 @@ std::string describe_attention_libraries() {
   const std::string version = impl::cudnn_library_version();
   return "own kernels" + (version.empty() ? std::string() : ", cuDNN " + version);
 }
-
-#define ESPALIER_INSTANTIATE(T)                                                               \
-  template std::size_t attention_workspace_bytes<T>(AttentionLibrary, const AttentionShape&); \
-  template std::string describe_attention<T>(const AttentionShape&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -29,16 +29,14 @@ void set_attention_library(AttentionLibrary library);
 /// Which library the word means; "auto": the one to prefer. @throws Error (usage) naming those present.
 AttentionLibrary parse_attention_library(const std::string& word);
 
-/// Bytes of device memory that attention of T of this shape through this library holds on to from its first call. Makes
-/// cuDNN's plans, which takes seconds the first time; where Kokkos, and with it the GPU, is not started, it is unknown:
-/// 0.
-template <class T>
-std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionShape& shape);
+/// Bytes of device memory that attention of this type and shape through this library holds on to from its first call.
+/// Makes cuDNN's plans, which takes seconds the first time; where Kokkos, and with it the GPU, is not started, it is
+/// unknown: 0.
+std::size_t attention_workspace_bytes(ScalarType type, AttentionLibrary library, const AttentionShape& shape);
 
-/// Whose kernels attention of T of this shape goes through in this process: "cuDNN", "own kernels", or why not cuDNN.
-/// Once Kokkos is started.
-template <class T>
-std::string describe_attention(const AttentionShape& shape);
+/// Whose kernels attention of this type and shape goes through in this process: "cuDNN", "own kernels", or why not
+/// cuDNN. Once Kokkos is started.
+std::string describe_attention(ScalarType type, const AttentionShape& shape);
 
 /// Gives back what it holds on to, until the next call.
 void release_attention_workspace();

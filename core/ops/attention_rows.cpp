@@ -53,7 +53,7 @@ RowPlan plan_rows(const ExecSpace& exec, const AttentionShape& shape, Index head
   const std::size_t bytes = static_cast<std::size_t>(rows) * ScratchVector<S>::shmem_size(shape.head_size) +
                             static_cast<std::size_t>(weights) * ScratchVector<S>::shmem_size(lanes);
   if (teams > std::numeric_limits<int>::max() || bytes > std::numeric_limits<int>::max() / team_threads)
-    throw Error(ExitCode::usage, {.what = "attention wants more teams or scratch memory than Kokkos can count",
+    throw Error(ExitCode::usage, {.what = "attention needs more teams or scratch memory than Kokkos can count",
                                   .got = fmt::format("{} heads of {} positions of {} channels", shape.batch * heads,
                                                      shape.sequence_length, shape.head_size),
                                   .wanted = "fewer than 2^31 rows, of fewer than 2^25 channels",

@@ -110,7 +110,7 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
 
 /// sum_k(c) += sum over r < rows of the k-th term of (r, c), for k < Count: the gradients of biases and norms. The
 /// order of a sum depends on nothing but the number of rows and whether columns can be taken in packs. terms(S
-/// (&out)[Count][size], row, col), for any size, tells the terms of `size` columns, which are read as a pack; `packed`:
+/// (&out)[Count][size], row, col), for any size, gives the terms of `size` columns, which are read as a pack; `packed`:
 /// those of any column that is a multiple of 8 can be. store(col, S sum[Count]) adds the sums to the result.
 template <int Count, class S, class Terms, class Store>
 void column_sums(const ExecSpace& exec, const char* label, Index rows, Index cols, [[maybe_unused]] bool packed,

@@ -215,8 +215,7 @@ ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
   template void cross_entropy_losses<S>(const ExecSpace&, Tensor<S, 1>, Tensor<TokenId, 1>, Tensor<S, 1>, \
                                         Tensor<S, 1>);                                                    \
   template void add_losses<S>(const ExecSpace&, Tensor<double, 0>, Tensor<S, 1>, double);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -34,12 +34,12 @@ template <class T>
 void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums /* (2N) */, Tensor<T, 2> logits /* (N, Vl) */,
                         Tensor<TokenId, 1> targets /* (N) */, Tensor<State<T>, 1> largest /* (N) */, Index first_token);
 
-/// Losses of the rows from the reduced statistics.
+/// Losses of the rows from the reduced `largest` and `sums`.
 template <class S>
 void cross_entropy_losses(const ExecSpace& exec, Tensor<S, 1> losses /* (N) */, Tensor<TokenId, 1> targets /* (N) */,
                           Tensor<S, 1> largest /* (N) */, Tensor<S, 1> sums /* (2N) */);
 
-/// In place of our logits their gradient, from the reduced statistics.
+/// In place of our logits their gradient, from the reduced `largest` and `sums`.
 template <class T>
 void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits /* (N, Vl), becomes dlogits */,
                                   Tensor<TokenId, 1> targets /* (N) */, Tensor<State<T>, 1> largest /* (N) */,

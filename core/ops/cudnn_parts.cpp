@@ -10,7 +10,7 @@ namespace {
 // In a fixed order, cuDNN before 9.25 keeps (B, NH, T, T) numbers on sm_80 and sm_90, which is what tiles are there to
 // avoid: so backward takes as much at a time as keeps them within this. Still enough to fill a GPU: 128 heads at
 // T = 1024.
-constexpr Index most_kept_bytes = Index{256} << 20;
+constexpr Index max_kept_bytes = Index{256} << 20;
 
 Index largest_divisor(Index number, Index at_most) {
   Index divisor = std::clamp(at_most, Index{1}, number);
@@ -25,7 +25,7 @@ Index whole_tiles(Index length, Index tile) { return (length + tile - 1) / tile 
 
 CudnnPart cudnn_backward_part(Index batch, Index num_heads, Index num_kv_heads, Index sequence_length) {
   const Index of_head = 2 * sequence_length * sequence_length;
-  const Index heads = most_kept_bytes / of_head;
+  const Index heads = max_kept_bytes / of_head;
   const Index group = num_heads / num_kv_heads;
   return {largest_divisor(batch, heads / num_heads), group * largest_divisor(num_kv_heads, heads / group)};
 }
@@ -42,7 +42,7 @@ std::size_t cudnn_workspace_bound(const AttentionShape& shape) {
   const Index of_head = 2 * whole_tiles(shape.sequence_length, 64) * whole_tiles(shape.sequence_length, 128) +
                         (shape.group() > 1 ? 2 * 2 * shape.sequence_length * shape.head_size : 0);
   const std::size_t bytes = static_cast<std::size_t>(part.sequences * part.heads * of_head) + beside;
-  return bytes > most_cudnn_workspace_bytes ? 0 : bytes;
+  return bytes > max_cudnn_workspace_bytes ? 0 : bytes;
 }
 
 }  // namespace espalier

@@ -21,11 +21,11 @@ CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local)
                               Index num_kv_heads /* NKV (local) */, Index sequence_length /* T */);
 
 /// Where cuDNN wants more device memory to work in than this, our own kernels compute.
-inline constexpr std::size_t most_cudnn_workspace_bytes = std::size_t{4} << 30;
+inline constexpr std::size_t max_cudnn_workspace_bytes = std::size_t{4} << 30;
 
 /// The most device memory that attention of a micro-batch in 16 bits holds on to: what cuDNN 9.19 wants on A100 and
-/// H200; it wants none on B200, and none for heads that only our own kernels take, which hold none. Of heads above 128
-/// it is told for Hopper, the only one that takes them.
+/// H200; it wants none on B200, and none for heads that only our own kernels take, which hold none. Above
+/// a head size of 128 the number holds for Hopper, the only one that takes such heads.
 std::size_t cudnn_workspace_bound(const AttentionShape& shape);
 
 /// Whether rows of heads are such that tensor cores can take them.

@@ -29,7 +29,7 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid
                                  .where = call,
                                  .got = got,
                                  .wanted = "CUDNN_STATUS_SUCCESS",
-                                 .todo = "leave it out: run.attention=own; CUDNN_LOGLEVEL_DBG=3 says more"});
+                                 .todo = "do without cuDNN: run.attention=own; CUDNN_LOGLEVEL_DBG=3 prints more"});
 }
 
 std::int64_t group_of(const CudnnShape& shape) { return shape.num_heads / shape.num_kv_heads; }
@@ -169,9 +169,9 @@ CudnnAttention::CudnnAttention(const CudnnShape& shape, cudnnContext* handle, co
     workspace_bytes_ = std::max(workspace_bytes_, static_cast<std::size_t>(bytes));
     if (step.is_bad() && refusal_.empty())
       refusal_ = first_line(step.get_message());
-    if (workspace_bytes_ > most_cudnn_workspace_bytes && refusal_.empty())
+    if (workspace_bytes_ > max_cudnn_workspace_bytes && refusal_.empty())
       refusal_ = fmt::format("its workspace of {} MiB is larger than {} MiB", workspace_bytes_ >> 20,
-                             most_cudnn_workspace_bytes >> 20);
+                             max_cudnn_workspace_bytes >> 20);
   };
   plan(graphs_->forward, describe_forward);
   plan(graphs_->backward, describe_backward);

@@ -94,8 +94,7 @@ void triad(const ExecSpace& exec, Tensor<float, 2> a, Tensor<float, 2> b, Tensor
 #define ESPALIER_INSTANTIATE(T)                                                      \
   template void convert<T, float>(const ExecSpace&, Tensor<T, 1>, Tensor<float, 1>); \
   template void convert<float, T>(const ExecSpace&, Tensor<float, 1>, Tensor<T, 1>);
-ESPALIER_INSTANTIATE(bfloat16)
-ESPALIER_INSTANTIATE(float16)
+ESPALIER_FOR_16_BIT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 #define ESPALIER_INSTANTIATE(T)                                                  \

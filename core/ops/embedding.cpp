@@ -141,10 +141,10 @@ void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, con
 }  // namespace
 
 template <class T>
-void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens, Tensor<T, 2> token_table,
+void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens, Tensor<T, 2> token_embedding,
                        Index first_token) {
   const Index channels = x.extent(1);
-  const Index vocabulary = token_table.extent(0);
+  const Index vocabulary = token_embedding.extent(0);
   for_rows(
       exec, "espalier::core::embedding_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         T* const out = &x(n, 0);
@@ -152,29 +152,29 @@ void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1>
         if (token < 0 || token >= vocabulary) {
           row_for(thread, channels, [&](const Index c) { out[c] = T(0); });
         } else {
-          const T* const row = &token_table(token, 0);
+          const T* const row = &token_embedding(token, 0);
           copy_row(thread, out, row, channels);
         }
       });
 }
 
 template <class T>
-void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table, Tensor<T, 2> dx,
+void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_embedding, Tensor<T, 2> dx,
                         Tensor<TokenId, 1> tokens, Tensor<int, 1> scratch, Index first_token) {
-  const Index vocabulary = dtoken_table.extent(0);
+  const Index vocabulary = dtoken_embedding.extent(0);
   const TableRows row_of{tokens, first_token, vocabulary};
   if constexpr (exec_is_host) {
-    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
+    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_embedding, dx, row_of);
   } else {
     ESPALIER_ASSERT(static_cast<Index>(scratch.extent(0)) >= embedding_scratch(vocabulary), "too little scratch");
     const Tensor<int, 1> first_row(scratch.data(), vocabulary), count(scratch.data() + vocabulary, vocabulary);
     find_token_rows(exec, row_of, first_row, count);
-    scatter_rows_by_teams<State<T>, T>(exec, dtoken_table, dx, row_of, first_row, count);
+    scatter_rows_by_teams<State<T>, T>(exec, dtoken_embedding, dx, row_of, first_row, count);
   }
 }
 
 template <class T, class Residual>
-void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> embedded, Tensor<T, 2> position_table,
+void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> embedded, Tensor<T, 2> position_embedding,
                    Index sequence_length, Index first_row, Tensor<int, 1> of_rows) {
   using S = State<T>;
   const Index channels = x.extent(1);
@@ -184,7 +184,7 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
         Residual* const out = &x(r, 0);
         const T* const in = &embedded(r, 0);
         const T* const position =
-            &position_table(are_given ? static_cast<Index>(of_rows(r)) : (first_row + r) % sequence_length, 0);
+            &position_embedding(are_given ? static_cast<Index>(of_rows(r)) : (first_row + r) % sequence_length, 0);
         const auto sum = [](const T value, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(add));
         };
@@ -193,20 +193,20 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
 }
 
 template <class T>
-void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition_table, Tensor<T, 2> dx,
+void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition_embedding, Tensor<T, 2> dx,
                             Index sequence_length, Index first_row) {
   using S = State<T>;
   const char* const label = "espalier::core::add_positions_backward";
   const auto row_of = KOKKOS_LAMBDA(const Index r) { return (first_row + r) % sequence_length; };
   if constexpr (exec_is_host) {
-    scatter_rows<S, T>(exec, label, dposition_table, dx, row_of);
+    scatter_rows<S, T>(exec, label, dposition_embedding, dx, row_of);
   } else {
     const Index rows = dx.extent(0);
     const Index channels = dx.extent(1);
     Kokkos::parallel_for(
         label, row_policy(exec, smaller(rows, sequence_length)), KOKKOS_LAMBDA(const TeamMember& team) {
           const Index first = team.league_rank();
-          S* const sums = &dposition_table(row_of(first), 0);
+          S* const sums = &dposition_embedding(row_of(first), 0);
           row_for(team, channels, [&](const Index c) {
             S sum = sums[c];
             for (Index r = first; r < rows; r += sequence_length)

@@ -90,8 +90,7 @@ Index first_unsound_moment(const ExecSpace& exec, Tensor<S, 1> exp_avg, Tensor<S
 #define ESPALIER_INSTANTIATE(S)                                       \
   template Index first_not_finite<S>(const ExecSpace&, Tensor<S, 1>); \
   template Index first_unsound_moment<S>(const ExecSpace&, Tensor<S, 1>, Tensor<S, 1>);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

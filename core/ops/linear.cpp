@@ -29,7 +29,7 @@ bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, 
            State<T> beta, const Epilogue<T>& epilogue, const std::function<void(T*)>& pass = {}) {
   const MatmulLibrary library = matmul_library();
   const bool has_gelu = epilogue.before_gelu != nullptr;
-  if (!is_cublaslt(library) || (has_gelu && !has_masters<T>) || c.rows == 0 || c.cols == 0 || a.cols == 0)
+  if (!is_cublaslt(library) || (has_gelu && !has_master_weights<T>) || c.rows == 0 || c.cols == 0 || a.cols == 0)
     return false;
   if (!impl::matmul_cublaslt<T, T>(exec, library == MatmulLibrary::cublaslt_tf32, c, Transpose::no, a, tb, b,
                                    State<T>(1), beta, epilogue, pass))
@@ -45,9 +45,9 @@ void linear_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tenso
   if (bias.extent(0) == 0)
     return matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight);
   if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_16_bits<T>(matmul_library()) && y.size() > 0 && x.extent(1) > 0) {
+    if (multiplies_16_bits(scalar_type_of<T>(), matmul_library()) && y.size() > 0 && x.extent(1) > 0) {
       count_work(work_of(y, x.extent(1)));
-      return impl::matmul_onednn<T>(y, Transpose::no, x, Transpose::yes, weight, 0, bias.data());
+      return impl::matmul_onednn(Matrix<T>(y), Transpose::no, x, Transpose::yes, weight, 0, bias.data());
     }
   if (fused<T>(exec, y, x, Transpose::yes, weight, 0, {.kind = EpilogueKind::bias, .bias = bias.data()}))
     return;

@@ -22,7 +22,7 @@ KOKKOS_INLINE_FUNCTION void map_row_to_pair(const Workers& workers, Index n, Out
     first[i] = static_cast<Out>(result.first);
     second[i] = static_cast<Out>(result.second);
   };
-  if constexpr (exec_is_host && !has_masters<Out>) {
+  if constexpr (exec_is_host && !has_master_weights<Out>) {
     row_for(workers, n, put);
   } else if constexpr (exec_is_host) {
     // Compilers vectorise loops of 16-bit numbers where these have one result each.

@@ -34,13 +34,13 @@ void run(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose 
   if (is_cublaslt(library)) {
     if (impl::matmul_cublaslt<T, Out>(exec, library == MatmulLibrary::cublaslt_tf32, c, ta, a, tb, b, alpha, beta))
       return;
-  } else if constexpr (!has_masters<T>) {
+  } else if constexpr (!has_master_weights<T>) {
     if (impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
       return;
   } else if (exec_is_host && library != MatmulLibrary::tiled) {
     if constexpr (std::is_same_v<T, bfloat16>)
-      if (multiplies_16_bits<T>(library) && alpha == 1)
-        return impl::matmul_onednn<Out>(c, ta, a, tb, b, beta);
+      if (multiplies_16_bits(scalar_type_of<T>(), library) && alpha == 1)
+        return impl::matmul_onednn(c, ta, a, tb, b, beta);
     return impl::matmul_widened(library, exec, c, ta, a, tb, b, alpha, beta);
   }
   impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
@@ -73,7 +73,7 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
 #define ESPALIER_INSTANTIATE(T, Out)                                                                                  \
   template void matmul<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, Matrix<const T>, \
                                State<T>, State<T>);
-ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_MATMUL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

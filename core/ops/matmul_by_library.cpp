@@ -85,16 +85,16 @@ void kokkos_kernels(const ExecSpace& exec, const Matrix<T>& c, Transpose ta, con
                     const Matrix<const T>& b, T alpha, T beta) {
   const char* const op_a = ta == Transpose::yes ? "T" : "N";
   const char* const op_b = tb == Transpose::yes ? "T" : "N";
-  const auto product = [&](const auto&... space) {
+  const auto gemm = [&](const auto&... space) {
     KokkosBlas::gemm(space..., op_a, op_b, alpha, strided_view(a), strided_view(b), beta, strided_view(c));
   };
   if constexpr (requires {
                   KokkosBlas::gemm(exec, op_a, op_b, alpha, strided_view(a), strided_view(b), beta, strided_view(c));
                 }) {
-    product(exec);
+    gemm(exec);
   } else {  // an old Kokkos Kernels, which knows only the default instance
     compat::fence(exec, "espalier::matmul: the default instance continues with what this one has computed");
-    product();
+    gemm();
     compat::fence(ExecSpace(), "espalier::matmul: this instance continues with what the default one has computed");
   }
 }
@@ -137,13 +137,6 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
   return false;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                              \
-  template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>, \
-                                     Transpose, Matrix<const T>, T, T);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
-#undef ESPALIER_INSTANTIATE
-
 }  // namespace espalier::impl
 
 namespace espalier {
@@ -167,10 +160,11 @@ void tile_matmul(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \
+  template bool impl::matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>,     \
+                                           Transpose, Matrix<const T>, T, T);                                          \
   template void tile_matmul<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, Index, Index, \
                                T);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

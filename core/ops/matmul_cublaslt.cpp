@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "core/cuda_check.hpp"
-#include "core/ops/matmul_cublaslt_product.hpp"
+#include "core/ops/matmul_cublaslt_gemm.hpp"
 #include "core/ops/stream_workspace.hpp"
 #endif
 
@@ -19,7 +19,7 @@ namespace espalier::impl {
 #ifdef ESPALIER_HAVE_CUBLASLT
 namespace {
 
-static_assert(StreamWorkspaces::with_gap(usable_workspace + most_bias_bytes) == cublaslt_workspace_bytes);
+static_assert(StreamWorkspaces::with_gap(usable_workspace + max_bias_bytes) == cublaslt_workspace_bytes);
 
 std::uint32_t alignment_of(const void* address) {
   constexpr std::uintptr_t most =
@@ -31,7 +31,7 @@ std::uint32_t alignment_of(const void* address) {
 // The library's state in this process, given back before Kokkos ends.
 struct Library {
   cublasLtHandle_t handle = nullptr;
-  std::map<ProductShape, CublasltProduct> products;
+  std::map<CublasltShape, CublasltMatmul> gemms;
   std::map<std::string, std::string> preferred;  // choices of an earlier process
   StreamWorkspaces workspaces{"cublaslt"};
   ~Library() {
@@ -66,7 +66,7 @@ void add_bias_sums(const ExecSpace& exec, S* gradient, const S* sums, Index coun
 }
 
 // The time of the matmul whose epilogue leaves the pass out.
-float ms_without_pass(Library& state, ProductShape shape, Operands operands, void* workspace, cudaStream_t stream) {
+float ms_without_pass(Library& state, CublasltShape shape, Operands operands, void* workspace, cudaStream_t stream) {
   if (shape.epilogue == EpilogueKind::bias_gradient) {
     operands.bias = nullptr;
     shape.bias_alignment = alignment_of(nullptr);
@@ -74,17 +74,17 @@ float ms_without_pass(Library& state, ProductShape shape, Operands operands, voi
   operands.before_gelu = nullptr;
   shape.before_gelu_alignment = alignment_of(nullptr);
   shape.epilogue = shape.epilogue == EpilogueKind::bias_gelu ? EpilogueKind::bias : EpilogueKind::none;
-  const auto [entry, is_new] = state.products.try_emplace(shape, shape);
+  const auto [entry, is_new] = state.gemms.try_emplace(shape, shape);
   if (is_new)
     entry->second.choose(state.handle, operands, workspace, stream);
   return entry->second.ms();
 }
 
-bool takes_preferred(const Library& state, CublasltProduct& product, const Operands& operands) {
+bool takes_preferred(const Library& state, CublasltMatmul& gemm, const Operands& operands) {
   if (state.preferred.empty())
     return false;
-  const auto found = state.preferred.find(product.text());
-  return found != state.preferred.end() && product.take_choice(state.handle, found->second, operands);
+  const auto found = state.preferred.find(gemm.text());
+  return found != state.preferred.end() && gemm.take_choice(state.handle, found->second, operands);
 }
 
 }  // namespace
@@ -96,33 +96,33 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
   constexpr Index gelu_step = 8;  // what cuBLASLt wants the stride of the second matrix to be a multiple of
   if (epilogue.before_gelu != nullptr && c.stride % gelu_step != 0)
     return false;
-  if (epilogue.bias_gradient != nullptr && static_cast<std::size_t>(c.rows) * sizeof(Out) > most_bias_bytes)
+  if (epilogue.bias_gradient != nullptr && static_cast<std::size_t>(c.rows) * sizeof(Out) > max_bias_bytes)
     return false;
   const Out* const addend = epilogue.addend != nullptr ? epilogue.addend : c.data;
   Library& state = opened_library();
   const cudaStream_t stream = exec.cuda_stream();
-  auto* const workspace = static_cast<std::byte*>(state.workspaces.get(stream, usable_workspace + most_bias_bytes));
+  auto* const workspace = static_cast<std::byte*>(state.workspaces.get(stream, usable_workspace + max_bias_bytes));
   Out* const bias_sums = reinterpret_cast<Out*>(workspace + usable_workspace);
   const Out* const bias = epilogue.bias_gradient != nullptr ? bias_sums : epilogue.bias;
-  const ProductShape shape{.type = scalar_type_of<T>(),
-                           .result = scalar_type_of<Out>(),
-                           .tf32 = tf32 && std::is_same_v<T, float>,
-                           .rows = c.rows,
-                           .cols = c.cols,
-                           .inner = ta == Transpose::no ? a.cols : a.rows,
-                           .ta = ta,
-                           .tb = tb,
-                           .a_stride = a.stride,
-                           .b_stride = b.stride,
-                           .c_stride = c.stride,
-                           .has_addend = beta != State<T>(0),
-                           .epilogue = epilogue.kind,
-                           .a_alignment = alignment_of(a.data),
-                           .b_alignment = alignment_of(b.data),
-                           .addend_alignment = alignment_of(addend),
-                           .c_alignment = alignment_of(c.data),
-                           .bias_alignment = alignment_of(bias),
-                           .before_gelu_alignment = alignment_of(epilogue.before_gelu)};
+  const CublasltShape shape{.type = scalar_type_of<T>(),
+                            .result = scalar_type_of<Out>(),
+                            .tf32 = tf32 && std::is_same_v<T, float>,
+                            .rows = c.rows,
+                            .cols = c.cols,
+                            .inner = ta == Transpose::no ? a.cols : a.rows,
+                            .ta = ta,
+                            .tb = tb,
+                            .a_stride = a.stride,
+                            .b_stride = b.stride,
+                            .c_stride = c.stride,
+                            .has_addend = beta != State<T>(0),
+                            .epilogue = epilogue.kind,
+                            .a_alignment = alignment_of(a.data),
+                            .b_alignment = alignment_of(b.data),
+                            .addend_alignment = alignment_of(addend),
+                            .c_alignment = alignment_of(c.data),
+                            .bias_alignment = alignment_of(bias),
+                            .before_gelu_alignment = alignment_of(epilogue.before_gelu)};
   const Operands operands{.a = a.data,
                           .b = b.data,
                           .addend = addend,
@@ -131,32 +131,32 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
                           .before_gelu = epilogue.before_gelu,
                           .alpha = &alpha,
                           .beta = &beta};
-  const auto [entry, is_new] = state.products.try_emplace(shape, shape);
-  CublasltProduct& product = entry->second;
-  if (is_new && !takes_preferred(state, product, operands)) {
-    product.choose(state.handle, operands, workspace, stream);
-    if (pass && std::isfinite(product.ms())) {
+  const auto [entry, is_new] = state.gemms.try_emplace(shape, shape);
+  CublasltMatmul& gemm = entry->second;
+  if (is_new && !takes_preferred(state, gemm, operands)) {
+    gemm.choose(state.handle, operands, workspace, stream);
+    if (pass && std::isfinite(gemm.ms())) {
       constexpr float margin = 0.93F;  // the pass rounds otherwise: few runs are to choose otherwise than others
       const auto ms_of = [&](const auto& work) {
         return time_ms(stream, "a pass beside a matmul", [&] { return work(), true; });
       };
-      float with = product.ms();
+      float with = gemm.ms();
       if constexpr (std::is_same_v<Out, State<T>>)
         if (epilogue.bias_gradient != nullptr)
           with += ms_of([&] { add_bias_sums<Out>(exec, bias_sums, bias_sums, c.rows, 0); });
       const float without =
           ms_without_pass(state, shape, operands, workspace, stream) + ms_of([&] { pass(bias_sums); });
       if (is_faster(without, margin * with))
-        product.give_up();
+        gemm.give_up();
     }
   }
-  if (product.has_algorithm()) {
-    product.run(state.handle, operands, workspace, stream);
+  if (gemm.has_algorithm()) {
+    gemm.run(state.handle, operands, workspace, stream);
     if constexpr (std::is_same_v<Out, State<T>>)
       if (epilogue.bias_gradient != nullptr)
         add_bias_sums<Out>(exec, epilogue.bias_gradient, bias_sums, c.rows, beta);
   }
-  return product.has_algorithm();
+  return gemm.has_algorithm();
 }
 
 void release_cublaslt_workspaces() {
@@ -170,8 +170,8 @@ MatmulChoices cublaslt_choices() {
   MatmulChoices choices{.made_with = fmt::format("cuBLASLt {} on {}", cublaslt_version(), device.name), .kernels = {}};
   if (library()) {
     choices.kernels = library()->preferred;
-    for (const auto& [shape, product] : library()->products)
-      choices.kernels.insert_or_assign(product.text(), product.choice());
+    for (const auto& [shape, gemm] : library()->gemms)
+      choices.kernels.insert_or_assign(gemm.text(), gemm.choice());
   }
   return choices;
 }
@@ -180,7 +180,7 @@ MatmulChoices cublaslt_choices() {
 void prefer_cublaslt_choices(const std::map<std::string, std::string>& kernels) {
   Library& state = opened_library();
   state.preferred = kernels;
-  state.products.clear();
+  state.gemms.clear();
 }
 
 std::string cublaslt_version() {
@@ -209,7 +209,7 @@ std::string cublaslt_version() { return {}; }
   template bool matmul_cublaslt<T, Out>(const ExecSpace&, bool, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
                                         Matrix<const T>, State<T>, State<T>, const Epilogue<Out>&,                  \
                                         const std::function<void(Out*)>&);
-ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_MATMUL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -70,7 +70,7 @@ MatmulLibrary parse_matmul_library(const std::string& name) {
       return library;
     present += std::string(present.empty() ? "" : ", ") + to_string(library);
   }
-  throw Error(ExitCode::usage, {.what = "this build has no such GEMM library",
+  throw Error(ExitCode::usage, {.what = "this build does not have this GEMM library",
                                 .got = name,
                                 .wanted = present,
                                 .todo = "set run.matmul (of bench step: --matmul) to one of these, or to auto"});
@@ -96,11 +96,10 @@ std::vector<MatmulLibrary> matmul_libraries() {
   return libraries;
 }
 
-template <class T>
-MatmulLibrary default_matmul_library() {
+MatmulLibrary default_matmul_library([[maybe_unused]] ScalarType type) {
   if constexpr (exec_is_host) {
 #ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<State<T>, float> && onednn_excels())
+    if (type != ScalarType::fp64 && onednn_excels())
       return MatmulLibrary::onednn;
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
@@ -108,7 +107,7 @@ MatmulLibrary default_matmul_library() {
       return MatmulLibrary::openblas;
 #endif
 #ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<State<T>, float>)
+    if (type != ScalarType::fp64)
       return MatmulLibrary::onednn;
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
@@ -124,18 +123,16 @@ MatmulLibrary default_matmul_library() {
 #endif
 }
 
-template <class T>
-bool multiplies_16_bits(MatmulLibrary library) {
-  return std::is_same_v<T, bfloat16> && library == MatmulLibrary::onednn && impl::onednn_multiplies_bf16();
+bool multiplies_16_bits(ScalarType type, MatmulLibrary library) {
+  return type == ScalarType::bf16 && library == MatmulLibrary::onednn && impl::onednn_multiplies_bf16();
 }
 
-template <class T>
-std::size_t matmul_workspace_bytes(MatmulLibrary library) {
+std::size_t matmul_workspace_bytes(ScalarType type, MatmulLibrary library) {
   if (is_cublaslt(library))
     return impl::cublaslt_workspace_bytes;
-  if (!has_masters<T> || !exec_is_host || library == MatmulLibrary::tiled)
+  if (is_state_type(type) || !exec_is_host || library == MatmulLibrary::tiled)
     return 0;
-  if (multiplies_16_bits<T>(library))
+  if (multiplies_16_bits(type, library))
     return impl::onednn_packed_bytes;
   return sizeof(float) * impl::widened_edge * (impl::widened_edge + 2 * impl::widened_depth);
 }
@@ -175,12 +172,5 @@ std::string describe_matmul_libraries() {
 #endif
   return text;
 }
-
-#define ESPALIER_INSTANTIATE(T)                       \
-  template MatmulLibrary default_matmul_library<T>(); \
-  template bool multiplies_16_bits<T>(MatmulLibrary); \
-  template std::size_t matmul_workspace_bytes<T>(MatmulLibrary);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

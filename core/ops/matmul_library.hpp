@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/scalars.hpp"
+
 namespace espalier {
 
 /// The libraries a matmul can go through. `tiled` is our own kernel and runs wherever Kokkos does. `cublaslt_tf32` is
@@ -34,20 +36,17 @@ void set_matmul_library(MatmulLibrary library);
 /// Which library the name means. @throws Error (usage) naming those present.
 MatmulLibrary parse_matmul_library(const std::string& name);
 
-/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the
-/// bits of a run must not depend on what else the machine is doing when it starts.
-template <class T>
-MatmulLibrary default_matmul_library();
+/// The library to prefer here. Follows from the CPU, the libraries present and the type alone, not from a measurement:
+/// the bits of a run must not depend on what else the machine is doing when it starts.
+MatmulLibrary default_matmul_library(ScalarType type);
 
-/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else, on a CPU, it multiplies copies in
-/// fp32.
-template <class T>
-bool multiplies_16_bits(MatmulLibrary library);
+/// Whether the library multiplies values of this type of 16 bits as they are, on units of this CPU. Else, on a CPU, it
+/// multiplies copies in fp32.
+bool multiplies_16_bits(ScalarType type, MatmulLibrary library);
 
-/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process, or, on a
-/// GPU, for each instance of the execution space.
-template <class T>
-std::size_t matmul_workspace_bytes(MatmulLibrary library);
+/// Bytes that matmuls of this type through this library hold on to from their first call; one workspace for the
+/// process, or, on a GPU, for each instance of the execution space.
+std::size_t matmul_workspace_bytes(ScalarType type, MatmulLibrary library);
 
 /// Gives it back, until the next matmul needs one.
 void release_matmul_workspace();

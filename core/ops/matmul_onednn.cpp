@@ -27,18 +27,18 @@ namespace espalier::impl {
 namespace {
 
 // Rows of the result that make up for the packing of b, by whether it is transposed, which takes longer.
-constexpr std::array<Index, 2> least_rows_to_pack = {1024, 4096};
-constexpr std::size_t most_products = 1024;
+constexpr std::array<Index, 2> min_rows_to_pack = {1024, 4096};
+constexpr std::size_t max_cached_gemms = 1024;
 
-struct ProductShape {
+struct OnednnShape {
   Index rows, cols, inner;
   Transpose ta, tb;
   Index a_stride, b_stride, c_stride;
   bool fp32_result;
   float beta;
   bool has_bias;
-  bool packed;                                            // b lies as oneDNN likes it best
-  auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
+  bool packed;                                           // b lies as oneDNN likes it best
+  auto operator<=>(const OnednnShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
 };
 
 dnnl::memory::desc matrix_desc(Index rows, Index cols, Transpose t, Index stride, bool fp32 = false) {
@@ -47,7 +47,7 @@ dnnl::memory::desc matrix_desc(Index rows, Index cols, Transpose t, Index stride
           t == Transpose::yes ? Dims{1, stride} : Dims{stride, 1}};
 }
 
-dnnl::matmul::primitive_desc product_desc(const ProductShape& shape, const dnnl::engine& engine) {
+dnnl::matmul::primitive_desc onednn_matmul_desc(const OnednnShape& shape, const dnnl::engine& engine) {
   const auto any =
       dnnl::memory::desc({shape.inner, shape.cols}, dnnl::memory::data_type::bf16, dnnl::memory::format_tag::any);
   dnnl::primitive_attr attributes;
@@ -69,10 +69,10 @@ dnnl::matmul::primitive_desc product_desc(const ProductShape& shape, const dnnl:
 }
 
 // A matmul of one shape: oneDNN has made a kernel for it.
-class Product {
+class OnednnMatmul {
  public:
-  Product(const ProductShape& shape, const dnnl::engine& engine)
-      : Product(shape, product_desc(shape, engine), engine) {}
+  OnednnMatmul(const OnednnShape& shape, const dnnl::engine& engine)
+      : OnednnMatmul(shape, onednn_matmul_desc(shape, engine), engine) {}
 
   std::size_t scratchpad_bytes() const { return scratchpad_.get_desc().get_size(); }
   std::size_t packed_bytes() const { return b_.get_desc().get_size(); }
@@ -90,13 +90,13 @@ class Product {
       bias_.set_data_handle(const_cast<void*>(bias));
     c_.set_data_handle(c);
     scratchpad_.set_data_handle(scratchpad);
-    product_.execute(stream, arguments_);
+    primitive_.execute(stream, arguments_);
     stream.wait();
   }
 
  private:
-  Product(const ProductShape& shape, const dnnl::matmul::primitive_desc& desc, const dnnl::engine& engine)
-      : product_(desc),
+  OnednnMatmul(const OnednnShape& shape, const dnnl::matmul::primitive_desc& desc, const dnnl::engine& engine)
+      : primitive_(desc),
         a_(desc.src_desc(), engine, nullptr),
         b_(desc.weights_desc(), engine, nullptr),
         bias_(desc.bias_desc(), engine, nullptr),
@@ -111,7 +111,7 @@ class Product {
     }
   }
 
-  dnnl::matmul product_;
+  dnnl::matmul primitive_;
   dnnl::memory a_, b_, bias_, c_, scratchpad_;  // where the operands lie is set for each call
   dnnl::memory plain_;
   std::optional<dnnl::reorder> packing_;
@@ -119,17 +119,17 @@ class Product {
 };
 
 // The matmuls of one thread, or of all of them together, made at their first use; and their scratch memory.
-class Products {
+class OnednnCache {
  public:
   dnnl::stream& stream() { return stream_; }
 
-  Product& operator[](const ProductShape& shape) {
-    const auto found = products_.find(shape);
-    if (found != products_.end())
+  OnednnMatmul& operator[](const OnednnShape& shape) {
+    const auto found = gemms_.find(shape);
+    if (found != gemms_.end())
       return found->second;
-    if (products_.size() >= most_products)
-      products_.clear();
-    return products_.try_emplace(shape, shape, engine_).first->second;
+    if (gemms_.size() >= max_cached_gemms)
+      gemms_.clear();
+    return gemms_.try_emplace(shape, shape, engine_).first->second;
   }
 
   // Lives on; counted as scratch of a library, whose size no prediction knows.
@@ -150,7 +150,7 @@ class Products {
   };
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<ProductShape, Product> products_;
+  std::map<OnednnShape, OnednnMatmul> gemms_;
   std::unique_ptr<std::byte[], Free> scratchpad_;
   std::size_t scratchpad_bytes_ = 0;
 };
@@ -167,7 +167,7 @@ Tensor<std::byte, 1>& packed_memory() {
 }
 
 template <class F>
-void translate_errors(const ProductShape& shape, const F& multiply) {
+void translate_errors(const OnednnShape& shape, const F& multiply) {
   try {
     multiply();
   } catch (const dnnl::error& error) {
@@ -182,8 +182,8 @@ void translate_errors(const ProductShape& shape, const F& multiply) {
 }
 
 template <class Out>
-ProductShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfloat16>& a, Transpose tb,
-                      const Matrix<const bfloat16>& b, float beta, bool has_bias) {
+OnednnShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfloat16>& a, Transpose tb,
+                     const Matrix<const bfloat16>& b, float beta, bool has_bias) {
   return {.rows = c.rows,
           .cols = c.cols,
           .inner = ta == Transpose::no ? a.cols : a.rows,
@@ -198,6 +198,31 @@ ProductShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfl
           .packed = false};
 }
 
+template <class Out>
+void multiply(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b, float beta,
+              const bfloat16* bias) {
+  static OnednnCache cache;
+  Tensor<std::byte, 1>& memory = packed_memory();
+  if (memory.extent(0) == 0)  // whether or not this matmul is packed: its size is predicted
+    memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
+  OnednnShape shape = shape_of(c, ta, a, tb, b, beta, bias != nullptr);
+  const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);
+  shape.packed = b_bytes <= onednn_packed_bytes && shape.rows >= min_rows_to_pack[static_cast<std::size_t>(tb)];
+  translate_errors(shape, [&] {
+    OnednnMatmul* gemm = &cache[shape];
+    if (shape.packed && gemm->packed_bytes() > onednn_packed_bytes) {  // with what fills up its blocks
+      shape.packed = false;
+      gemm = &cache[shape];
+    }
+    const void* right = b.data;
+    if (shape.packed) {
+      gemm->pack(cache.stream(), b.data, memory.data());
+      right = memory.data();
+    }
+    gemm->multiply(cache.stream(), c.data, a.data, right, bias, cache.scratchpad(gemm->scratchpad_bytes()));
+  });
+}
+
 }  // namespace
 
 bool onednn_multiplies_bf16() {
@@ -208,39 +233,23 @@ bool onednn_multiplies_bf16() {
   return exec_is_host && has_units;
 }
 
-template <class Out>
-void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+void matmul_onednn(Matrix<bfloat16> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                    float beta, const bfloat16* bias) {
-  static Products products;
-  Tensor<std::byte, 1>& memory = packed_memory();
-  if (memory.extent(0) == 0)  // whether or not this matmul is packed: its size is predicted
-    memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
-  ProductShape shape = shape_of(c, ta, a, tb, b, beta, bias != nullptr);
-  const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);
-  shape.packed = b_bytes <= onednn_packed_bytes && shape.rows >= least_rows_to_pack[static_cast<std::size_t>(tb)];
-  translate_errors(shape, [&] {
-    Product* product = &products[shape];
-    if (shape.packed && product->packed_bytes() > onednn_packed_bytes) {  // with what fills up its blocks
-      shape.packed = false;
-      product = &products[shape];
-    }
-    const void* right = b.data;
-    if (shape.packed) {
-      product->pack(products.stream(), b.data, memory.data());
-      right = memory.data();
-    }
-    product->multiply(products.stream(), c.data, a.data, right, bias, products.scratchpad(product->scratchpad_bytes()));
-  });
+  multiply(c, ta, a, tb, b, beta, bias);
+}
+
+void matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+                   float beta, const bfloat16* bias) {
+  multiply(c, ta, a, tb, b, beta, bias);
 }
 
 void tile_matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                         float beta) {
-  thread_local Products products;
-  const ProductShape shape = shape_of(c, ta, a, tb, b, beta, false);
+  thread_local OnednnCache cache;
+  const OnednnShape shape = shape_of(c, ta, a, tb, b, beta, false);
   translate_errors(shape, [&] {
-    Product& product = products[shape];
-    product.multiply(products.stream(), c.data, a.data, b.data, nullptr,
-                     products.scratchpad(product.scratchpad_bytes()));
+    OnednnMatmul& gemm = cache[shape];
+    gemm.multiply(cache.stream(), c.data, a.data, b.data, nullptr, cache.scratchpad(gemm.scratchpad_bytes()));
   });
 }
 
@@ -250,8 +259,12 @@ void release_onednn_workspace() { packed_memory() = {}; }
 
 bool onednn_multiplies_bf16() { return false; }
 
-template <class Out>
-void matmul_onednn(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float,
+void matmul_onednn(Matrix<bfloat16>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float,
+                   const bfloat16*) {
+  ESPALIER_ASSERT(false, "this build has no oneDNN");
+}
+
+void matmul_onednn(Matrix<float>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float,
                    const bfloat16*) {
   ESPALIER_ASSERT(false, "this build has no oneDNN");
 }
@@ -263,12 +276,5 @@ void tile_matmul_onednn(Matrix<float>, Transpose, Matrix<const bfloat16>, Transp
 void release_onednn_workspace() {}
 
 #endif
-
-#define ESPALIER_INSTANTIATE(Out)                                                                                     \
-  template void matmul_onednn<Out>(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, \
-                                   float, const bfloat16*);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(bfloat16)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -15,8 +15,9 @@ inline constexpr std::size_t onednn_packed_bytes = std::size_t{16} << 20;
 
 /// c = op(a) * op(b) + beta * c by all threads of the process, plus bias (N) in every row of c if there is one.
 /// @pre onednn_multiplies_bf16()
-template <class Out>
-void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+void matmul_onednn(Matrix<bfloat16> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+                   float beta, const bfloat16* bias = nullptr);
+void matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                    float beta, const bfloat16* bias = nullptr);
 
 /// The matmul by the calling thread alone, inside a parallel region: no exception can leave that, so what it throws

@@ -12,7 +12,7 @@ template <class S>
 constexpr Index tile_size = exec_is_host && sizeof(S) == 4 ? 64 : 32;
 constexpr int scratch_level = exec_is_host ? 1 : 0;
 
-// What every GPU gives a team without being asked for more, less room to align each tile.
+// What every GPU gives a team without being asked for more, less what aligns each tile.
 constexpr Index device_scratch_bytes = (Index{48} << 10) - 3 * 16;
 
 template <class T>
@@ -99,7 +99,7 @@ void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<con
 #define ESPALIER_INSTANTIATE(T, Out)                                                                       \
   template void matmul_tiled<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
                                      Matrix<const T>, State<T>, State<T>);
-ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_MATMUL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -32,7 +32,7 @@ struct Kokkos::reduction_identity<espalier::impl::RowSums<S>> {
 
 namespace espalier::impl {
 
-inline constexpr Index most_threads_of_a_row = 512;
+inline constexpr Index max_threads_of_a_row = 512;
 
 // One for each pack, in whole warps.
 constexpr Index threads_of_a_row(Index channels) {
@@ -40,11 +40,11 @@ constexpr Index threads_of_a_row(Index channels) {
   return (channels / Pack<int>::size + warp - 1) / warp * warp;
 }
 
-/// P: as many teams as an A100 has room for at once, by the registers that they take; one more would wait for a second
+/// P: as many teams as an A100 runs at once, by the registers that they take; one more would wait for a second
 /// round.
 inline Index norm_partial_rows(Index rows, Index channels) {
   constexpr Index multiprocessors = 108, threads_of_each = 768;
-  if (exec_is_host || channels % Pack<int>::size != 0 || channels > Pack<int>::size * most_threads_of_a_row)
+  if (exec_is_host || channels % Pack<int>::size != 0 || channels > Pack<int>::size * max_threads_of_a_row)
     return 0;
   return smaller(rows, multiprocessors * std::max<Index>(1, threads_of_each / threads_of_a_row(channels)));
 }
@@ -74,7 +74,7 @@ void norm_backward_by_teams(const ExecSpace& exec, const char* label, const Tens
                             const Tensor<State<T>, 1>& mean, const Tensor<State<T>, 1>& rstd,
                             const Tensor<T, 1>& weight, const Tensor<State<T>, 2>& partial) {
   using S = State<T>;
-  using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<most_threads_of_a_row, 1>>;
+  using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<max_threads_of_a_row, 1>>;
   constexpr Index pack_size = Pack<int>::size;
   const auto rows = static_cast<Index>(x.extent(0)), channels = static_cast<Index>(x.extent(1));
   const auto teams = static_cast<Index>(partial.extent(0));

@@ -13,7 +13,7 @@ template <class T>
 void tile_matmul(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb, Index m,
                  Index n, Index k, std::type_identity_t<T> beta);
 
-/// Operands of 16 bits through oneDNN; only where multiplies_16_bits<bfloat16>(matmul_library()).
+/// Operands of 16 bits through oneDNN; only where multiplies_16_bits(ScalarType::bf16, matmul_library()).
 inline void tile_matmul(float* c, Index ldc, Transpose ta, const bfloat16* a, Index lda, Transpose tb,
                         const bfloat16* b, Index ldb, Index m, Index n, Index k, float beta) {
   const bool plain_a = ta == Transpose::no;

@@ -16,7 +16,7 @@ struct Update {
   using S = State<T>;
   S beta1, beta2, eps, rate, correction, keep;
   T* weights;
-  S *masters, *exp_avg, *exp_avg_sq;  // masters: the weights where they have the type of the state
+  S *master_weights, *exp_avg, *exp_avg_sq;  // master_weights: the weights where they have the type of the state
   const S* gradients;
 
   KOKKOS_INLINE_FUNCTION void apply(S& master, S& m, S& v, S g) const {
@@ -25,17 +25,17 @@ struct Update {
     master = multiply_add(keep, master, -(rate * m / multiply_add(compat::sqrt(v), correction, eps)));
   }
   KOKKOS_INLINE_FUNCTION void element(Index i, S factor) const {
-    S master = masters[i], m = exp_avg[i], v = exp_avg_sq[i];
+    S master = master_weights[i], m = exp_avg[i], v = exp_avg_sq[i];
     apply(master, m, v, factor * gradients[i]);
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
-    masters[i] = master;
+    master_weights[i] = master;
     weights[i] = static_cast<T>(master);
   }
   static constexpr Index width = 4;  // 16 bytes of fp32
   KOKKOS_INLINE_FUNCTION void pack(Index p, S factor) const {
     using States = Pack<S, width>;
-    States master = impl::pack_at<width>(masters, p), m = impl::pack_at<width>(exp_avg, p),
+    States master = impl::pack_at<width>(master_weights, p), m = impl::pack_at<width>(exp_avg, p),
            v = impl::pack_at<width>(exp_avg_sq, p);
     const States g = impl::pack_at<width>(gradients, p);
     Pack<T, width> rounded;
@@ -45,7 +45,7 @@ struct Update {
     }
     impl::put_pack(exp_avg, p, m);
     impl::put_pack(exp_avg_sq, p, v);
-    impl::put_pack(masters, p, master);
+    impl::put_pack(master_weights, p, master);
     impl::put_pack(weights, p, rounded);
   }
 };
@@ -55,7 +55,7 @@ template <class T>
 KOKKOS_INLINE_FUNCTION void update_part(const TeamMember& team, const Update<T>& update, Index size, State<T> factor) {
   constexpr Index width = Update<T>::width;
   const Index packs = exec_is_host ? 0
-                                   : impl::packs_of<width>(size, update.weights, update.masters, update.exp_avg,
+                                   : impl::packs_of<width>(size, update.weights, update.master_weights, update.exp_avg,
                                                            update.exp_avg_sq, update.gradients);
   const Index done = packs * width;
   row_for(team, packs, [&](const Index p) { update.pack(p, factor); });
@@ -81,9 +81,10 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts) {
 }
 
 template <class T>
-void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
-                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Tensor<Index, 1> parts,
-                  const AdamWConfig& config, double learning_rate, Tensor<double, 0> clip, Index step) {
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> master_weights,
+                  Tensor<State<T>, 1> exp_avg, Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients,
+                  Tensor<Index, 1> parts, const AdamWConfig& config, double learning_rate, Tensor<double, 0> clip,
+                  Index step) {
   using S = State<T>;
   const auto steps = static_cast<double>(step);
   const Update<T> whole{.beta1 = static_cast<S>(config.beta1),
@@ -93,7 +94,7 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
                         .correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, steps))),
                         .keep = 1,
                         .weights = weights.data(),
-                        .masters = masters.data(),
+                        .master_weights = master_weights.data(),
                         .exp_avg = exp_avg.data(),
                         .exp_avg_sq = exp_avg_sq.data(),
                         .gradients = gradients.data()};
@@ -112,10 +113,10 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
         update.gradients += part.gradient;
         update.exp_avg += part.moment;
         update.exp_avg_sq += part.moment;
-        if constexpr (has_masters<T>)
-          update.masters += part.moment;
+        if constexpr (has_master_weights<T>)
+          update.master_weights += part.moment;
         else
-          update.masters = update.weights;
+          update.master_weights = update.weights;
         update_part<T>(team, update, part.size, static_cast<S>(clip()));
       });
 }
@@ -133,8 +134,8 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
     for (const Segment& segment : parameters.segments()) {
       const IndexRange part = intersection(range, segment.flat_range());
       if (part.size() > 0)
-        parts.push_back({.weight = parameters.weights().place(part.begin),
-                         .gradient = parameters.gradients().place(part.begin),
+        parts.push_back({.weight = parameters.weights().offset_of(part.begin),
+                         .gradient = parameters.gradients().offset_of(part.begin),
                          .moment = num_moments + part.begin - range.begin,
                          .size = part.size(),
                          .weight_decay = segment.weight_decay});
@@ -142,24 +143,24 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
     num_moments += range.size();
   }
   parts_ = make_adamw_parts(parts);
-  if constexpr (has_masters<T>)
-    masters_ = allocate<State<T>>(Category::optimizer, "masters", num_moments);
+  if constexpr (has_master_weights<T>)
+    master_weights_ = allocate<State<T>>(Category::optimizer, "master_weights", num_moments);
   exp_avg_ = allocate<State<T>>(Category::optimizer, "exp_avg", num_moments);
   exp_avg_sq_ = allocate<State<T>>(Category::optimizer, "exp_avg_sq", num_moments);
 }
 
 template <class T>
-void AdamW<T>::initialize_masters(const ExecSpace& exec, std::uint64_t seed) const {
-  if constexpr (has_masters<T>)
+void AdamW<T>::initialize_master_weights(const ExecSpace& exec, std::uint64_t seed) const {
+  if constexpr (has_master_weights<T>)
     for (std::size_t i = 0; i < owned_.size(); ++i)
       parameters_->initial_values(exec, seed, owned_[i],
-                                  Tensor<State<T>, 1>(masters_.data() + moment_starts_[i], owned_[i].size()));
+                                  Tensor<State<T>, 1>(master_weights_.data() + moment_starts_[i], owned_[i].size()));
 }
 
 template <class T>
 void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const {
-  adamw_update<T>(exec, parameters_->flat_weights(), masters_, exp_avg_, exp_avg_sq_, parameters_->flat_gradients(),
-                  parts_, config_, learning_rate, clip, step);
+  adamw_update<T>(exec, parameters_->flat_weights(), master_weights_, exp_avg_, exp_avg_sq_,
+                  parameters_->flat_gradients(), parts_, config_, learning_rate, clip, step);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                 \

@@ -27,16 +27,16 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
-/// type they are the master weights, and `masters` is not read. The factor `clip` stays on the device; where it is 0,
-/// nothing changes (hold_update()). `step` counts from 1. The decay is that of `config`, for the parts that have one. W
-/// weights, G gradients and M moments lie here.
+/// type they are the master weights, and `master_weights` is not read. The factor `clip` stays on the device; where it
+/// is 0, nothing changes (hold_update()). `step` counts from 1. The decay is that of `config`, for the parts that have
+/// one. W weights, G gradients and M moments lie here.
 template <class T>
-void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (W) */, Tensor<State<T>, 1> masters /* (M) */,
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (W) */, Tensor<State<T>, 1> master_weights /* (M) */,
                   Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,
                   Tensor<State<T>, 1> gradients /* (G) */, Tensor<Index, 1> parts /* (5P) */, const AdamWConfig& config,
                   double learning_rate, Tensor<double, 0> clip, Index step);
 
-/// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
+/// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO): both moments, and
 /// fp32 master weights of weights of 16 bits.
 template <class T>
 class AdamW {
@@ -46,14 +46,14 @@ class AdamW {
         std::optional<std::vector<IndexRange>> owned = std::nullopt);
 
   /// Gives the master weights the initial values, not rounded to T; nothing to do where there are none.
-  void initialize_masters(const ExecSpace& exec, std::uint64_t seed) const;
+  void initialize_master_weights(const ExecSpace& exec, std::uint64_t seed) const;
 
   /// Updates the owned ranges; `step` counts from 1.
   void step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const;
 
-  Tensor<State<T>, 1> masters() const { return masters_; }        ///< (M); empty where weights are their own
-  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< (M), first moment
-  Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< (M), second moment
+  Tensor<State<T>, 1> master_weights() const { return master_weights_; }  ///< (M); empty where weights are their own
+  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }                ///< (M), first moment
+  Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }          ///< (M), second moment
 
   /// The master weights and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the
   /// other.
@@ -65,10 +65,10 @@ class AdamW {
   AdamWConfig config_;
   std::vector<IndexRange> owned_;
   std::vector<Index> moment_starts_;
-  Tensor<Index, 1> parts_;          // (5P)
-  Tensor<State<T>, 1> masters_;     // (M)
-  Tensor<State<T>, 1> exp_avg_;     // (M)
-  Tensor<State<T>, 1> exp_avg_sq_;  // (M)
+  Tensor<Index, 1> parts_;              // (5P)
+  Tensor<State<T>, 1> master_weights_;  // (M)
+  Tensor<State<T>, 1> exp_avg_;         // (M)
+  Tensor<State<T>, 1> exp_avg_sq_;      // (M)
 };
 
 }  // namespace espalier

@@ -68,7 +68,7 @@ const overlay = {
   },
 };
 
-// The micro-batch of a block, where there is room.
+// The micro-batch of a block, where it fits.
 function drawNumbers(chart, ctx) {
   ctx.beginPath();
   ctx.rect(chart.chartArea.left, chart.chartArea.top, chart.chartArea.width, chart.chartArea.height);

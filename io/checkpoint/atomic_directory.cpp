@@ -135,7 +135,7 @@ Path begin_directory(const Path& path, const std::string& owner) {
     if (original.empty())
       remove_tree(replaced);
     else if (::rename(replaced.c_str(), original.c_str()) != 0)
-      throw_write_error("cannot bring back a directory whose replacement was killed", original, errno);
+      throw_write_error("cannot restore a directory whose replacement was killed", original, errno);
   }
   for (const Path& leftover : leftovers_beside(path, owner, false))
     remove_tree(leftover);

@@ -13,7 +13,7 @@ namespace {
 
 using Blocks = std::vector<const StoredBlock*>;
 
-constexpr std::size_t most_cut_dimensions = 4;  // those of our tensors have three
+constexpr std::size_t max_cut_dimensions = 4;  // those of our tensors have three
 
 // Along which some block is less than the whole tensor.
 std::vector<std::size_t> cut_dimensions(const Blocks& blocks) {
@@ -81,9 +81,9 @@ void check_tensor(const std::string& name, const Blocks& blocks, const Path& pat
     refuse_manifest(path, "elements of a tensor are not stored", fmt::format("{} of {} in {}", covered, wanted, name),
                     one_writer);
   const std::vector<std::size_t> dimensions = cut_dimensions(blocks);
-  if (dimensions.size() > most_cut_dimensions)
+  if (dimensions.size() > max_cut_dimensions)
     refuse_manifest(path, "a tensor is cut along too many dimensions", fmt::format("{} in {}", dimensions.size(), name),
-                    fmt::format("at most {}", most_cut_dimensions));
+                    fmt::format("at most {}", max_cut_dimensions));
   if (!cover_alike(blocks, dimensions))
     refuse_manifest(path, "an element of a tensor is stored twice", name, one_writer);
 }

@@ -156,7 +156,7 @@ bool is_hugging_face_directory(const Path& directory) {
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
-  // Without its manifest the name tells that it was meant to be a checkpoint: the reader names what is missing.
+  // Without its manifest the name still says that it was meant to be a checkpoint: the reader names what is missing.
   const bool is_one = std::filesystem::exists(given / "manifest.json", ignored) ||
                       (std::filesystem::is_directory(given, ignored) &&
                        parse_step((given / "").parent_path().filename().string()).has_value());
@@ -177,9 +177,9 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
     return complete;
   if (is_hugging_face_directory(given))
     throw Error(ExitCode::checkpoint,
-                {.what = "this is a Hugging Face model, and a checkpoint is wanted",
+                {.what = "this is a Hugging Face model, but a checkpoint is needed",
                  .where = given.string(),
-                 .todo = fmt::format("make one of it: espalier checkpoint import {} --output NEW", given.string())});
+                 .todo = fmt::format("make one from it: espalier checkpoint import {} --output NEW", given.string())});
   std::string reasons;
   for (const CheckpointEntry& entry : incomplete)
     reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;

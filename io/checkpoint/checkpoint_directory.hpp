@@ -35,14 +35,14 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
 bool is_hugging_face_directory(const Path& directory);
 
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its own
-/// complete ones, the newest first; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that
+/// complete ones, the newest first; `note` gets newer ones that are passed over. @throws Error (checkpoint) that
 /// names what is there and is not complete.
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note = {});
 
 /// The first of them.
 Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note = {});
 
-/// Gives `use` the first of these checkpoints that it can use: where it throws Error (checkpoint), `note` is told, and
+/// Gives `use` the first of these checkpoints that it can use: where it throws Error (checkpoint), `note` gets it, and
 /// the next one is taken. @throws what `use` throws of the last.
 void use_newest(const std::vector<Path>& checkpoints, const std::function<void(const std::string&)>& note,
                 const std::function<void(const Path&)>& use);

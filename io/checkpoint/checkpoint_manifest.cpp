@@ -220,7 +220,7 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   // The key stands near the start; a run whose name contains it comes later.
   const std::size_t key = text.find(checksum_key);
   if (key == std::string::npos || key + checksum_key.size() + 32 > text.size())
-    refuse_manifest(path, "a checkpoint manifest is not one of Espalier's",
+    refuse_manifest(path, "a checkpoint manifest was not written by Espalier",
                     fmt::format("{} bytes without a checksum", text.size()), "a complete manifest.json");
   std::string zeroed = text;
   zeroed.replace(key + checksum_key.size(), 32, zero_checksum);

@@ -33,20 +33,21 @@ void check_regular(const Path& path, const std::string& todo = use_another) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
   if (status.type() == std::filesystem::file_type::none)
-    refuse_checkpoint(path, "a file of a checkpoint cannot be reached", error.message(), "a directory that may be read",
+    refuse_checkpoint(path, "a file of a checkpoint cannot be opened", error.message(), "a directory that may be read",
                       "check the permissions of the directory");
   if (!std::filesystem::exists(status))
     refuse_checkpoint(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names",
                       todo);
   if (!std::filesystem::is_regular_file(status))
-    refuse_checkpoint(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file",
-                      todo);
+    refuse_checkpoint(path, "a file of a checkpoint is not a regular file", "a link, directory or device",
+                      "a plain file", todo);
 }
 
 void check_size(const Path& path, Index found, Index wanted) {
   if (found != wanted)
-    refuse_checkpoint(path, found < wanted ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
-                      fmt::format("{} bytes", found), fmt::format("{} bytes", wanted));
+    refuse_checkpoint(
+        path, found < wanted ? "a file of a checkpoint is truncated" : "a file of a checkpoint is longer than it was",
+        fmt::format("{} bytes", found), fmt::format("{} bytes", wanted));
 }
 
 void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box) {
@@ -193,7 +194,7 @@ void CheckpointReader::Data::verify_block(const StoredBlock& block) {
                               : "a checkpoint holds numbers that are not finite",
                       (squares ? "nan, inf or a number below 0 in " : "nan or inf in ") + block.name,
                       squares ? "finite numbers of at least 0" : "finite numbers",
-                      "use an older checkpoint; every byte is as it was written");
+                      "use an older checkpoint; the file is not damaged: these numbers were written");
 }
 
 CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {
@@ -212,7 +213,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     check_regular(path);
     const std::uintmax_t size = std::filesystem::file_size(path, error);
     if (error)
-      refuse_checkpoint(path, "a file of a checkpoint cannot be reached", error.message(), "a file that stays");
+      refuse_checkpoint(path, "a file of a checkpoint cannot be opened", error.message(), "a file that stays");
     check_size(path, static_cast<Index>(size), file.bytes);
   }
   for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {

@@ -31,7 +31,7 @@ std::span<const Index> group_of(std::span<const Index> num_blocks, Index rank, I
   return num_blocks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
 }
 
-// What makes room, of what is not at its least already.
+// What frees space, of what is not at its least already.
 std::string advice_on_space(const KeptCheckpoints& kept) {
   constexpr KeptCheckpoints least;
   std::string settings;
@@ -40,7 +40,7 @@ std::string advice_on_space(const KeptCheckpoints& kept) {
   if (kept.every != 0)
     settings += fmt::format("{}checkpoint.keep_every = 0 (now {})", settings.empty() ? "" : ", ", kept.every);
   return "free some space there, or choose another directory" +
-         (settings.empty() ? "" : "; fewer checkpoints stay with " + settings + ", once there is room for this one");
+         (settings.empty() ? "" : "; fewer checkpoints stay with " + settings + ", once there is space for this one");
 }
 
 // A save that cannot fit is refused before it has filled the disk for everybody else.
@@ -99,7 +99,7 @@ Path begin_checkpoint(const Path& directory, Index step, Index bytes, const Kept
 std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks) {
   std::vector<StoredBlock> plan;
   for (const TensorBlock& block : blocks) {
-    // Blocks of one tensor share its group; the number tells them apart within a file.
+    // Blocks of one tensor share its group; the number keeps them apart within a file.
     const Index number = place.first_block + static_cast<Index>(plan.size());
     plan.push_back({block.name,
                     block.type,
@@ -123,9 +123,9 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (stop.stop_requested())
         throw Error(ExitCode::write,
-                    {.what = "a save was given up",
+                    {.what = "a save was abandoned",
                      .where = path.string(),
-                     .todo = "the run ended beside it and says why; the checkpoints before are whole"});
+                     .todo = "the run ended during the save and says why; older checkpoints are complete"});
       StoredBlock& stored = record.blocks[i];
       stored.place = file.write(stored.dataset, stored.type, stored.count, blocks[i].data);
       stored.xxh3_128 = xxh3_128(blocks[i].data, static_cast<std::size_t>(stored.place.bytes));
@@ -158,7 +158,7 @@ Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::
   const std::string text = to_text(manifest);
   parse_manifest(text, partial / "manifest.json");  // what a reader would refuse must not be published
   if (text.size() > LargestFile::manifest)
-    throw Error(ExitCode::write, {.what = "the manifest of a checkpoint is larger than what is read",
+    throw Error(ExitCode::write, {.what = "the manifest of a checkpoint is too large to be read",
                                   .where = (partial / "manifest.json").string(),
                                   .got = fmt::format("{} bytes, {} blocks", text.size(), manifest.blocks.size()),
                                   .wanted = fmt::format("at most {} bytes", LargestFile::manifest),
@@ -173,7 +173,7 @@ Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::
 void abandon_checkpoint(const Path& directory, Index step, const std::string& owner) noexcept {
   try {
     remove_partial_directory(checkpoint_path(directory, step), owner);
-  } catch (...) {  // what failed before is told
+  } catch (...) {  // what failed before is reported
   }
 }
 

@@ -52,9 +52,9 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 /// checkpoints/step-00000100
 Path checkpoint_path(const Path& directory, Index step);
 
-/// Makes the partial directory, and room by removing leftovers of killed saves of this owner. Returns its path. Throws
-/// Error(write) when there is no room for `bytes`, what all writers together are going to write, with advice on what is
-/// kept.
+/// Makes the partial directory, and frees space by removing leftovers of killed saves of this owner. Returns its path.
+/// Throws Error(write) when there is no space for `bytes`, what all writers together are going to write, with advice on
+/// what is kept.
 Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const KeptCheckpoints& kept = {},
                       const std::string& owner = {});
 
@@ -67,7 +67,7 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
                         const std::stop_token& stop = {});
 
 /// Proves that each element has one writer, writes the manifest and publishes. An older checkpoint of the step is
-/// replaced where this owner wrote it, stays where another did, and is set aside where that cannot be told or other
+/// replaced where this owner wrote it, stays where another did, and is set aside where that is unknown or other
 /// files lie in it. Returns the checkpoint's path.
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
                         const std::optional<StoredFile>& index = {});

@@ -54,10 +54,10 @@ Hdf5Writer::Hdf5Writer(const Path& path, Open open) : path_(path), write_behind_
   const auto turn = enter();
   std::error_code error;
   if (open == Open::append && !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
-    throw Error(ExitCode::write, {.what = "a checkpoint file to append to is not a plain file",
+    throw Error(ExitCode::write, {.what = "a checkpoint file to append to is not a regular file",
                                   .where = path.string(),
                                   .got = "a link, a directory or nothing",
-                                  .wanted = "the file that the writer before has closed",
+                                  .wanted = "the file that the previous writer closed",
                                   .todo = "no other program may write in the run's directory"});
   const PropertyList access(file_access());
   const PropertyList creation(file_creation());

@@ -17,7 +17,7 @@ class WriteBehind {
   explicit WriteBehind(Path path) : path_(std::move(path)) {}
 
   /// The file's bytes up to `end` are in the hands of the system. Larger with each call.
-  /// @throws Error (write) if the disk did not take earlier ones: the kernel tells that once, so no fsync would.
+  /// @throws Error (write) if the disk did not take earlier ones: the kernel reports that once, so no fsync would.
   void wrote(int descriptor, Index end);
 
  private:

@@ -47,7 +47,7 @@ bool take_lock(FileDescriptor& lock, const Path& directory) {
 
 void require_lock(FileDescriptor& lock, const Path& directory) {
   if (!take_lock(lock, directory))
-    throw Error(ExitCode::write, {.what = "another process writes this directory now",
+    throw Error(ExitCode::write, {.what = "another process is writing this directory",
                                   .where = directory.string(),
                                   .wanted = "one writer at a time",
                                   .todo = "wait for it, or name another output"});
@@ -66,11 +66,11 @@ void require_new_directory(const Path& directory) {
   const bool is_directory = std::filesystem::is_directory(directory, error);
   if (!stands_there(directory) || (is_directory && std::filesystem::is_empty(directory, error)))
     return;
-  throw Error(ExitCode::usage, {.what = "the result needs a folder of its own",
+  throw Error(ExitCode::usage, {.what = "the output needs a new or empty folder",
                                 .where = directory.string(),
                                 .got = is_directory ? "a folder with files" : "a file or a link",
                                 .wanted = "a new or empty folder",
-                                .todo = "name another one in --output"});
+                                .todo = "choose another --output"});
 }
 
 PartialDirectory::PartialDirectory(const Path& directory) {

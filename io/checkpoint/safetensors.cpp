@@ -97,7 +97,7 @@ void require_inside(const Path& path, const std::vector<HeaderEntry>& entries, I
     sum += static_cast<std::uint64_t>(entry.bytes.size());
   for (const HeaderEntry& entry : entries)
     if (sum == static_cast<std::uint64_t>(data_bytes) && entry.bytes.end > data_bytes)
-      refuse_weights(path, "a tensor of a safetensors file lies beyond its end",
+      refuse_weights(path, "a tensor of a safetensors file is beyond the end of the file",
                      fmt::format("{} ends at byte {} of the data", entry.name, entry.bytes.end),
                      fmt::format("at most {}, all that there is", data_bytes));
 }
@@ -147,7 +147,7 @@ void SafetensorsReader::read_indexed() {
   for (const auto& [tensor, file] : files) {
     if (!is_file_name(file))
       refuse_weights(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
-                     "files of the same directory", "load no models of people that you do not trust");
+                     "files of the same directory", "load only models from people whom you trust");
     if (!names.contains(file) && !is_there(directory_ / file))
       refuse_weights(directory_ / file, "a file of weights is missing", "no such file",
                      fmt::format("the file in which {} says that {} lies", safetensors_index_name, tensor),
@@ -158,7 +158,7 @@ void SafetensorsReader::read_indexed() {
     read_header(name);
   for (const auto& [tensor, file] : files)
     if (!contains(tensor) || tensors_.at(tensor).file != file)
-      refuse_weights(directory_ / file, "a file of weights lacks a tensor",
+      refuse_weights(directory_ / file, "a file of weights does not have all its tensors",
                      contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
 }
 
@@ -181,7 +181,7 @@ void SafetensorsReader::read_header(const std::string& file) {
   try {
     const nlohmann::json json = parse_json(header);
     if (!json.is_object())
-      throw std::runtime_error("the header is no object");
+      throw std::runtime_error("the header is not an object");
     for (const auto& [name, item] : json.items())
       if (name != "__metadata__")
         entries.push_back(named_entry(name, item));
@@ -203,7 +203,7 @@ void SafetensorsReader::read_header(const std::string& file) {
     before = entry.name + " ends";
   }
   if (end != data_bytes)
-    refuse_weights(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),
+    refuse_weights(path, "a file of weights became shorter or longer", fmt::format("{} bytes of data", data_bytes),
                    fmt::format("{} by its header", end));
   for (HeaderEntry& entry : entries) {
     entry.tensor.file = file;

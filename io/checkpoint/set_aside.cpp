@@ -19,7 +19,7 @@ Path name_aside(const Path& path, const std::string& extension) {
 Path set_aside(const Path& path, const std::string& extension) {
   Path aside = name_aside(path, extension);
   if (::rename(path.c_str(), aside.c_str()) != 0)
-    throw_write_error("cannot set aside what an earlier launch has left", path, errno);
+    throw_write_error("cannot rename what an earlier launch has left", path, errno);
   return aside;
 }
 

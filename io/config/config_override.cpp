@@ -69,10 +69,8 @@ ConfigOverride parse_override(const std::string& given) {
     throw std::invalid_argument(fmt::format("{}: wanted section.key=value", given));
   const std::string_view value = without(all.substr(equals + 1), " \t");
   if (!is_utf8(given))
-    throw std::invalid_argument(
-        fmt::format("{}: got \"{}\", which is not UTF-8, wanted a value that a file of TOML can hold; rename what it "
-                    "names",
-                    name, value));
+    throw std::invalid_argument(fmt::format(
+        "{}: got \"{}\", which is not UTF-8, wanted a value that a TOML file can hold; rename the file", name, value));
   ConfigOverride override{std::string(name.substr(0, dot)), std::string(name.substr(dot + 1)), std::string(value), {}};
   if (std::optional<toml::table> table = toml_value(value)) {
     override.table = std::move(*table);
@@ -80,7 +78,7 @@ ConfigOverride parse_override(const std::string& given) {
     const std::string meant = value.front() == '['
                                   ? list_spelling(name, value)
                                   : quoted_for_shell(fmt::format("{}={}", name, toml_quoted(without(value, "\"'"))));
-    throw std::invalid_argument(fmt::format("{}: {} is no value of TOML, wanted {}", name, value, meant));
+    throw std::invalid_argument(fmt::format("{}: {} is not a TOML value, wanted {}", name, value, meant));
   } else {
     override.table.insert("value", override.text);
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
 
 #include "io/config/config_reader_data.hpp"
@@ -128,16 +127,12 @@ void ConfigReader::problem(std::string_view section, std::string_view key, std::
   data_->add_problem(section, key, message, others.size() == 0);
 }
 
-void ConfigReader::problem(std::string_view section, const std::string& sentence) {
-  std::set<std::string> refused;
-  for (const std::string& name : data_->refused_keys)
-    refused.insert(name.substr(name.find('.') + 1));
-  std::istringstream words(sentence);
-  for (std::string word; words >> word;)
-    if (refused.contains(word))
-      return;
-  const std::size_t space = sentence.find(' ');
-  data_->add_problem(section, sentence.substr(0, space), sentence.substr(space + 1), false);
+void ConfigReader::rule_problem(std::string_view section, std::string_view key, std::string_view message,
+                                const std::vector<std::string>& others) {
+  if (was_refused(section, key) ||
+      std::ranges::any_of(others, [&](const std::string& name) { return data_->refused_keys.contains(name); }))
+    return;
+  data_->add_problem(section, key, message, false);
 }
 
 bool ConfigReader::has_problems() const { return !data_->problems.empty(); }
@@ -165,7 +160,7 @@ void ConfigReader::Data::unknown(const ConfigName& name, const GivenValue& item)
     problems.push_back(
         {item.key_position, fmt::format("{}: unknown key; did you mean {}?", display(section, key), ours)});
   } else if (section.empty()) {
-    problems.push_back({item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
+    problems.push_back({item.key_position, fmt::format("{}: is not in any [section]{}", key, elsewhere)});
   } else if (found != known.end()) {
     const std::string nearest = nearest_word(key, {found->second.begin(), found->second.end()});
     refused_keys.insert(display(section, nearest));

@@ -16,7 +16,7 @@
 
 #include "io/config/toml_config.hpp"
 
-// Private to the config files of this room: what a ConfigReader knows, what an override says, and what was probably
+// Private to the config files of this module: what a ConfigReader knows, what an override says, and what was probably
 // meant by a value of another type.
 
 namespace espalier {

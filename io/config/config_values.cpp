@@ -44,7 +44,7 @@ std::optional<std::string> ConfigReader::Data::with_home(const GivenValue& item,
   try {
     const std::string path = expand_home(text);
     if (path.find('\0') != std::string::npos) {
-      wrong(item, section, key, "a text with a zero byte", "a text without: no path and no name can hold one");
+      wrong(item, section, key, "a text with a zero byte", "a text without zero bytes");
       return std::nullopt;
     }
     if (is_utf8(path))

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Private to the config files of this room: what is shared on top of toml++.
+// Private to the config files of this module: what is shared on top of toml++.
 
 #include <toml++/toml.h>
 

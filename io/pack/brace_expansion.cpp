@@ -13,14 +13,14 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_patterns = 100000;
+constexpr std::size_t max_patterns = 100000;
 
 void require_few(const std::string& pattern, std::size_t count) {
-  if (count > most_patterns)
-    throw Error(ExitCode::data, {.what = "the braces of a pattern stand for too many names",
+  if (count > max_patterns)
+    throw Error(ExitCode::data, {.what = "the braces of a pattern expand to too many names",
                                  .where = pattern,
-                                 .got = fmt::format("more than {}", most_patterns),
-                                 .todo = "use * and ? where they say the same"});
+                                 .got = fmt::format("more than {}", max_patterns),
+                                 .todo = "use * and ? instead, where possible"});
 }
 
 // The end of the group that opens at `open`, and its parts between commas; no parts: it is not closed.

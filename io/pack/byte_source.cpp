@@ -199,7 +199,7 @@ void ByteSource::skip(Index bytes) {
   while (bytes > 0) {
     const std::size_t got = read(piece.data(), std::min(piece.size(), static_cast<std::size_t>(bytes)));
     if (got == 0)
-      throw Error(ExitCode::data, {.what = "a text has become shorter since it was packed in part"});
+      throw Error(ExitCode::data, {.what = "a text became shorter after a part of it was packed"});
     bytes -= static_cast<Index>(got);
   }
 }

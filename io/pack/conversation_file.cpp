@@ -48,15 +48,14 @@ void ConversationFile::add(ConversationTokens conversation) {
 
 void ConversationFile::require_conversations() const {
   if (summary_.num_conversations == 0)
-    throw Error(ExitCode::data,
-                {.what = "no conversation is left for a token file",
-                 .where = path_.string(),
-                 .got = summary_.num_left_out > 0 ? "only conversations whose answers lie behind the end "
-                                                    "of a row"
-                                                  : "none",
-                 .wanted = "at least one",
-                 .todo = "give more conversations, a longer --sequence-length, or another validation "
-                         "fraction"});
+    throw Error(
+        ExitCode::data,
+        {.what = "no conversation is left for a token file",
+         .where = path_.string(),
+         .got = summary_.num_left_out > 0 ? "only conversations whose answers begin after the end of a row" : "none",
+         .wanted = "at least one",
+         .todo = "give more conversations, a longer --sequence-length, or another validation "
+                 "fraction"});
 }
 
 void ConversationFile::complete() {
@@ -66,12 +65,12 @@ void ConversationFile::complete() {
 }
 
 void ConversationFile::put_aside(const ConversationTokens& conversation) {
-  constexpr std::size_t most_unwritten = std::size_t{1} << 20;
+  constexpr std::size_t max_unwritten = std::size_t{1} << 20;
   const auto& [tokens, loss_mask] = conversation;
   unwritten_.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId));
   unwritten_.append(reinterpret_cast<const char*>(loss_mask.data()), loss_mask.size());
   begins_.push_back(begins_.back() + std::ssize(tokens));
-  if (unwritten_.size() < most_unwritten)
+  if (unwritten_.size() < max_unwritten)
     return;
   aside_.append(unwritten_);
   unwritten_.clear();

@@ -124,7 +124,7 @@ TokenId answer_end_token(const ChatTemplate& chat, const Tokenizer& tokenizer) {
                  .got = chat.assistant.end.empty() ? "a tokenizer_config.json without an eos_token"
                                                    : fmt::format("no token \"{}\"", printable_line(chat.assistant.end)),
                  .wanted = fmt::format("the tokens of the {} template", chat.kind),
-                 .todo = "take the tokenizer and the template of one model"});
+                 .todo = "use the tokenizer and the template of the same model"});
   // The text is encoded part by part: each part ends with this token.
   const auto encoded = [&](const std::string& text) {
     std::vector<TokenId> tokens;
@@ -134,12 +134,12 @@ TokenId answer_end_token(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   std::vector<TokenId> parts = encoded(" a");
   parts.insert(parts.begin(), token);
   if (encoded(chat.assistant.end + " a") != parts)
-    throw Error(ExitCode::data, {.what = "a tokenizer does not find the end of an answer in a text",
-                                 .where = tokenizer.name(),
-                                 .got = fmt::format("other tokens for \"{}\"", printable_line(chat.assistant.end)),
-                                 .wanted = fmt::format("the token {} there", token),
-                                 .todo = "take the model's tokenizer.json: tokens of a SentencePiece model are not "
-                                         "found in texts"});
+    throw Error(ExitCode::data,
+                {.what = "a tokenizer does not find the end of an answer in a text",
+                 .where = tokenizer.name(),
+                 .got = fmt::format("other tokens for \"{}\"", printable_line(chat.assistant.end)),
+                 .wanted = fmt::format("the token {} there", token),
+                 .todo = "use the model's tokenizer.json: tokens of a SentencePiece model are not found in texts"});
   return token;
 }
 

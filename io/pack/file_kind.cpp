@@ -18,7 +18,7 @@
 namespace espalier {
 namespace {
 
-// What bytes are that were taken for uint16 tokens, told by the shape of their 16-bit words.
+// What bytes are that were taken for uint16 tokens, by the shape of their 16-bit words.
 class WordShape {
  public:
   // A piece of the file that begins at a multiple of eight bytes.
@@ -31,8 +31,8 @@ class WordShape {
  private:
   // The words at one of the four places of eight bytes.
   struct Column {
-    std::uint16_t largest = 0;               // but for 0xffff, half of a negative integer
-    std::uint16_t least_magnitude = 0xffff;  // without the highest bit, of those that are not 0
+    std::uint16_t largest = 0;             // but for 0xffff, half of a negative integer
+    std::uint16_t min_magnitude = 0xffff;  // without the highest bit, of those that are not 0
     std::uint16_t largest_magnitude = 0;
   };
   // All words, read in one order of their two bytes.
@@ -63,8 +63,8 @@ class WordShape {
 };
 
 // Fewer words than these may have any shape by chance.
-constexpr std::size_t least_words = 16;
-constexpr std::size_t least_words_for_floats = 256;
+constexpr std::size_t min_words = 16;
+constexpr std::size_t min_words_for_floats = 256;
 
 bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -96,7 +96,7 @@ void WordShape::Columns::add(std::size_t index, std::uint16_t word) {
     column.largest = std::max(column.largest, word);
   column.largest_magnitude = std::max(column.largest_magnitude, magnitude);
   if (magnitude > 0)
-    column.least_magnitude = std::min(column.least_magnitude, magnitude);
+    column.min_magnitude = std::min(column.min_magnitude, magnitude);
   num_high_bits += word != magnitude ? 1 : 0;
   num_subnormals += magnitude > 0 && magnitude < 0x400 ? 1 : 0;
 }
@@ -107,21 +107,21 @@ bool WordShape::is_text() const { return num_controls_ * 50 <= num_bytes_; }
 // The sign, the exponent and the first bits of the fraction lie between these, in every `step`th column.
 bool WordShape::Columns::lie_between(std::size_t first_column, std::size_t step, unsigned least, unsigned most) const {
   for (std::size_t c = first_column; c < at.size(); c += step)
-    if (at[c].largest_magnitude > most || at[c].least_magnitude < least)
+    if (at[c].largest_magnitude > most || at[c].min_magnitude < least)
       return false;
   return true;
 }
 
 // Two of them in each word: both are below 128, which of uint16 tokens above 255 half are not.
 bool WordShape::are_bytes() const {
-  return num_words_ >= least_words_for_floats && (low_bytes_ & 0x80U) == 0 && 2 * num_high_bytes_ > num_words_;
+  return num_words_ >= min_words_for_floats && (low_bytes_ & 0x80U) == 0 && 2 * num_high_bytes_ > num_words_;
 }
 
 // Of magnitudes between about 1e-10 and 1e7, of both signs. No vocabulary leaves out so many of its entries; that of
 // fp16 would be left out at its beginning, where the frequent tokens are. `high` is the column of the exponent of fp64,
 // `low` that of its lowest bits: the order of the bytes of a number is also that of its words.
 std::string WordShape::float_name(const Columns& columns, std::size_t low, std::size_t high) const {
-  if (num_words_ < least_words_for_floats)
+  if (num_words_ < min_words_for_floats)
     return "";
   const bool both_signs = columns.num_high_bits * 10 > num_words_ && columns.num_high_bits * 10 < num_words_ * 9;
   if (both_signs && columns.lie_between(0, 1, 0x2f00, 0x4b00))
@@ -159,7 +159,7 @@ std::string WordShape::integer_name() const {
 }
 
 std::string WordShape::name() const {
-  if (num_words_ < least_words)
+  if (num_words_ < min_words)
     return "";
   if (all_are_first_ && (first_word_ == 0 || first_word_ == 0xffff))
     return first_word_ == 0 ? "nothing but zeros" : "nothing but 65535";
@@ -198,7 +198,7 @@ constexpr const char* from_utf32 = "make it UTF-8: iconv -f UTF-32 -t UTF-8 IN >
 constexpr std::array marks = {
     Mark{"ESPTOKEN"sv, "a token file of Espalier", "give the text that it was made from"},
     Mark{"MMIDIDX\0\0"sv, "the index of a Megatron data set",
-         "name it PREFIX.idx, with its tokens beside it in PREFIX.bin, and train on PREFIX"},
+         "name it PREFIX.idx, put its tokens into PREFIX.bin in the same directory, and train on PREFIX"},
     Mark{"\x93NUMPY"sv, "an array of NumPy (.npy)", convert_array},
     Mark{"PK\3\4"sv, "a zip archive (.npz and PyTorch's .pt are ones)", unpack},
     Mark{"\x1f\x8b\x08"sv, "a gzip archive", unpack},
@@ -270,10 +270,10 @@ bool is_riff(std::string_view bytes) {
 
 // The first line is an object or list, or most of the first lines are: a header may stand in front of them.
 bool are_json_lines(std::string_view text) {
-  constexpr int most_lines_read = 20;
+  constexpr int max_lines_read = 20;
   int lines = 0;
   int objects = 0;
-  for (; lines < most_lines_read && !text.empty(); ++lines) {
+  for (; lines < max_lines_read && !text.empty(); ++lines) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     const bool may_be = line.size() > 2 && (line.front() == '{' || line.front() == '[');
@@ -298,7 +298,7 @@ std::optional<FileKind> marked_kind(std::string_view first_bytes) {
     if (first_bytes.size() > mark.offset && first_bytes.substr(mark.offset).starts_with(mark.bytes))
       return FileKind{mark.name, mark.todo};
   if (is_riff(first_bytes))
-    return FileKind{"a sound, film or picture (RIFF)", no_text};
+    return FileKind{"audio, video or an image (RIFF)", no_text};
   if (is_safetensors(first_bytes))
     return FileKind{"a model file (safetensors)", no_text};
   return std::nullopt;

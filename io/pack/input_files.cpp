@@ -42,7 +42,7 @@ void for_each_entry(const Path& directory, const auto& visit) {
       for_each_entry(entry->path(), visit);
   if (error)
     refuse_inputs("a directory cannot be read: " + error.message(), directory.string(),
-                  "make it readable, or name the files and directories beside it");
+                  "make it readable, or name the other files and directories");
 }
 
 // A directory and all below it that no link leads to.
@@ -224,8 +224,8 @@ void exclude_from(std::vector<InputCandidate>& candidates, const std::vector<std
       unused.push_back(pattern);
   }
   if (!unused.empty())
-    refuse_inputs("a pattern of --exclude matches none of the inputs", fmt::format("{}", fmt::join(unused, ", ")),
-                  fmt::format("correct it or remove it, else text that you hold out would be packed; {}",
+    refuse_inputs("a pattern of --exclude matches no input", fmt::format("{}", fmt::join(unused, ", ")),
+                  fmt::format("correct or remove it, or else text that you hold out would be packed; {}",
                               "a pattern is of a file name ('*.dat') or of a path ('corpus/held_out/*')"));
   std::erase_if(candidates, [&](const InputCandidate& candidate) {
     const auto file = identity(candidate.given);
@@ -275,16 +275,16 @@ std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const 
   for (const InputCandidate& candidate : candidates) {
     const auto file = identity(candidate.given);
     if (!file)
-      throw Error(ExitCode::data, {.what = "a file to pack cannot be reached",
+      throw Error(ExitCode::data, {.what = "a file to pack cannot be opened",
                                    .where = candidate.given.string(),
                                    .got = system_message(errno),
-                                   .wanted = "a file, or a link that leads to one",
+                                   .wanted = "a file, or a link to a file",
                                    .todo = "correct the link, or leave it out with --exclude"});
     if (!std::filesystem::is_regular_file(candidate.given))
-      throw Error(ExitCode::data, {.what = "what is to be packed is no file",
+      throw Error(ExitCode::data, {.what = "an input is not a file",
                                    .where = candidate.given.string(),
                                    .got = "a pipe, a device or a socket",
-                                   .wanted = "a regular file: text is read twice",
+                                   .wanted = "a regular file, because text is read twice",
                                    .todo = "write the text to a file first"});
     named.emplace(candidate.canonical, *file);
   }

@@ -15,8 +15,8 @@ namespace espalier {
 namespace {
 
 constexpr std::size_t deepest = 1024;  // as simdjson
-constexpr std::size_t most_names = 8;
-constexpr std::size_t most_name_bytes = 40;
+constexpr std::size_t max_names = 8;
+constexpr std::size_t max_name_bytes = 40;
 
 bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_json_digit(char c) { return c >= '0' && c <= '9'; }
@@ -87,8 +87,8 @@ void JsonTextScanner::check_utf8(std::string_view piece) {
 
 void JsonTextScanner::give(std::string_view text) {
   if (is_key_) {
-    if (nesting_.size() == 1 && name_.size() <= std::max(key_.size(), most_name_bytes))
-      name_ += text.substr(0, std::max(key_.size(), most_name_bytes) + 1);
+    if (nesting_.size() == 1 && name_.size() <= std::max(key_.size(), max_name_bytes))
+      name_ += text.substr(0, std::max(key_.size(), max_name_bytes) + 1);
   } else if (is_wanted_ && !text.empty()) {
     visit_(text);
   }
@@ -195,7 +195,7 @@ void JsonTextScanner::take_structure(char c) {
       return begin_string(true);
     case State::colon:
       if (c != ':')
-        return fail("no colon behind a key");
+        return fail("no colon after a key");
       state_ = State::value;
       return;
     case State::comma_or_end:
@@ -259,8 +259,8 @@ void JsonTextScanner::end_string() {
 }
 
 void JsonTextScanner::end_key() {
-  if (num_names_++ < most_names)
-    names_ += fmt::format("{}\"{}\"", names_.empty() ? "" : ", ", printable_line(name_.substr(0, most_name_bytes)));
+  if (num_names_++ < max_names)
+    names_ += fmt::format("{}\"{}\"", names_.empty() ? "" : ", ", printable_line(name_.substr(0, max_name_bytes)));
   if (name_ != key_)
     return;
   if (std::exchange(has_text_, true))

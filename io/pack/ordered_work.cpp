@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-OrderedWork::OrderedWork(Index num_threads) : most_pieces_(4 * static_cast<std::size_t>(num_threads)) {
+OrderedWork::OrderedWork(Index num_threads) : max_pieces_(4 * static_cast<std::size_t>(num_threads)) {
   for (Index i = 0; num_threads > 1 && i < num_threads; ++i)
     threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
 }
@@ -43,7 +43,7 @@ void OrderedWork::add(std::function<void()> work, std::function<void()> finish, 
     return !pieces_.empty() && pieces_.front().is_done;
   };
   const auto is_full = [&] {
-    return pieces_.size() >= most_pieces_ || (!pieces_.empty() && bytes_ + bytes > most_bytes);
+    return pieces_.size() >= max_pieces_ || (!pieces_.empty() && bytes_ + bytes > max_bytes);
   };
   while (is_full() || first_is_done())  // only this thread changes the number of pieces
     finish_first();

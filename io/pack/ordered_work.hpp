@@ -26,7 +26,7 @@ class OrderedWork {
   OrderedWork& operator=(const OrderedWork&) = delete;
 
   /// What the pieces under way hold together, but for one that is larger.
-  static constexpr std::size_t most_bytes = std::size_t{1} << 27;
+  static constexpr std::size_t max_bytes = std::size_t{1} << 27;
 
   /// `work` runs on any thread, then `finish` on this one, here or in a later call. @param bytes that the piece holds
   /// until then  @throws what they throw
@@ -45,7 +45,7 @@ class OrderedWork {
   void run(const std::stop_token& stop);
   void finish_first();  // waits for it
 
-  std::size_t most_pieces_;
+  std::size_t max_pieces_;
   std::size_t bytes_ = 0;  // of pieces_
   std::mutex mutex_;
   std::condition_variable_any given_;

@@ -18,14 +18,14 @@ namespace {
 
 void check_options(const std::vector<Path>& files, const PackOptions& options, const Path& validation_output) {
   if (std::ranges::any_of(files, is_standard_input) && !validation_output.empty())
-    throw Error(ExitCode::usage, {.what = "all of standard input is packed for training",
-                                  .got = "--validation, for which a text is read twice",
-                                  .wanted = "the input - without --validation",
+    throw Error(ExitCode::usage, {.what = "standard input cannot be split for validation",
+                                  .got = "--validation, which reads a text twice",
+                                  .wanted = "the input - only without --validation",
                                   .todo = "write it to a file first"});
   const bool has_separator = !options.document_separator.empty();
   if (!options.key.empty() && (has_separator || options.allow_binary))
     throw Error(ExitCode::usage,
-                {.what = "an option is for plain text alone",
+                {.what = "this option works only with plain text",
                  .got = has_separator ? "--document-separator with --key" : "--allow-binary with --key",
                  .wanted = "--key alone: each JSON line is a document of text",
                  .todo = "leave one of them out"});
@@ -46,13 +46,13 @@ void check_pack_outputs(const std::vector<Path>& files, const Path& output, cons
     throw Error(ExitCode::usage, {.what = std::move(what),
                                   .where = path.string(),
                                   .got = std::move(got),
-                                  .wanted = "names of their own for --output and --validation",
+                                  .wanted = "different names for --output and --validation",
                                   .todo = "espalier data pack --output train.bin --validation val.bin ..."});
   };
   if (files.size() > 1 && std::ranges::any_of(files, is_standard_input))
-    throw Error(ExitCode::usage, {.what = "standard input is packed alone",
+    throw Error(ExitCode::usage, {.what = "standard input cannot be packed together with files",
                                   .got = counted(std::ssize(files), "input"),
-                                  .wanted = "the input - alone",
+                                  .wanted = "only the input -",
                                   .todo = "write it to a file first"});
   std::vector<Path> written;
   for (const Path& path : {output, validation_output}) {
@@ -70,11 +70,11 @@ void check_pack_outputs(const std::vector<Path>& files, const Path& output, cons
   for (std::size_t i = 0; i < written.size(); ++i) {
     if (std::find(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(i), written[i]) !=
         written.begin() + static_cast<std::ptrdiff_t>(i))
-      refuse_output(written[i], "two token files would be written to one name", "the same file twice");
+      refuse_output(written[i], "two token files would be written to one name", "the same file is given twice");
     for (const Path& file : files) {
       std::error_code missing;
       if (std::filesystem::equivalent(written[i], file, missing))
-        refuse_output(written[i], "a text to pack would be replaced by its own tokens", "a name among the inputs");
+        refuse_output(written[i], "the output would replace a text to pack", "a name among the inputs");
     }
   }
   for (const Path& path : {output, validation_output})

@@ -19,7 +19,7 @@ namespace {
 bool encode(std::string_view text, const Tokenizer& tokenizer, const PackOptions& options, PackedDocuments& side) {
   const std::size_t before = side.tokens.size();
   for (std::size_t at = 0; at < text.size();) {
-    const std::string_view rest = text.substr(at, most_part_bytes(tokenizer));
+    const std::string_view rest = text.substr(at, max_part_bytes(tokenizer));
     const std::size_t size = part_bytes(tokenizer, rest, at + rest.size() < text.size());
     tokenizer.encode(
         rest.substr(0, size), side.tokens,

@@ -24,7 +24,7 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_bad_lines = 5;  // that are shown
+constexpr std::size_t max_bad_lines = 5;  // that are shown
 
 struct Line {
   Index number = 1;
@@ -43,7 +43,7 @@ struct LineBlock {
 // Calls `visit` with the lines of a text that are not empty, block by block. Of a line that is too long only the
 // beginning is kept.
 void read_line_blocks(ByteSource& source, const std::function<void(LineBlock)>& visit) {
-  constexpr std::size_t most_bytes = std::size_t{1} << 20;
+  constexpr std::size_t max_bytes = std::size_t{1} << 20;
   LineBlock block;
   Line line;
   const auto add = [&](std::string_view part) {
@@ -57,10 +57,10 @@ void read_line_blocks(ByteSource& source, const std::function<void(LineBlock)>& 
     if (line.is_too_long || line.text.find_first_not_of(json_white_space) != std::string::npos)
       block.lines.push_back(std::move(line));
     line = {.number = next};
-    if (block.num_bytes >= most_bytes)
+    if (block.num_bytes >= max_bytes)
       visit(std::exchange(block, {}));
   };
-  std::string piece(most_bytes, '\0');
+  std::string piece(max_bytes, '\0');
   for (std::size_t size = piece.size(); size == piece.size();) {
     size = source.read(piece.data(), piece.size());
     std::string_view rest(piece.data(), size);
@@ -114,9 +114,9 @@ ConversationSummary pack_conversations(const std::vector<Path>& files, const Tok
                                      .got = line.problem,
                                      .wanted = R"({"messages": [{"role": "user", "content": "..."}, ...]}, or )"
                                                R"({"prompt": "...", "completion": "..."})",
-                                     .todo = "correct the line, or leave such lines out: --skip-bad"});
+                                     .todo = "correct the line, or skip such lines: --skip-bad"});
       ++summary.num_bad;
-      if (summary.bad_lines.size() < most_bad_lines)
+      if (summary.bad_lines.size() < max_bad_lines)
         summary.bad_lines.push_back(fmt::format("{}: {}", where, line.problem));
       return;
     }

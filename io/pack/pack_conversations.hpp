@@ -15,7 +15,7 @@ struct ConversationOptions {
   Index sequence_length = 0;       ///< of rows that hold whole conversations; 0: no rows, one behind the other
   double validation_fraction = 0;  ///< of the conversations
   std::uint64_t seed = 0;          ///< of the choice of those
-  bool skip_bad = false;           ///< leave out and count lines that hold no conversation
+  bool skip_bad = false;           ///< skip and count lines that hold no conversation
   Index num_threads = 0;           ///< that encode; 0: one a core
 };
 
@@ -39,7 +39,7 @@ struct ConversationSummary {
 /// Packs conversations, a line of JSON each (io/pack/conversations.hpp), into token files with documents and a loss
 /// mask. Files may be gzip or zstd; "-" alone is standard input. With a sequence length T, rows of T tokens hold whole
 /// conversations (io/pack/conversation_file.hpp), and a longer one is cut: the samples of a loader with that length are
-/// these rows. Room that is left belongs to the last conversation of a row and does not count. Which conversations
+/// these rows. Space that is left belongs to the last conversation of a row and does not count. Which conversations
 /// validate: those whose random number, of the seed and their text, is below the fraction. Keeps a bit a token, 8 bytes
 /// a conversation that goes to a row, and some MiB a thread; such conversations lie in a temporary file without a name
 /// until all are there. What a killed process has left is replaced.

@@ -99,11 +99,11 @@ void PackJournal::take_left() {
   } catch (const JsonError&) {  // written whole or not at all: somebody has changed it
   }
   const auto refuse = [&](const std::string& keys) {
-    throw Error(ExitCode::usage, {.what = "an unfinished pack of something else stands here",
+    throw Error(ExitCode::usage, {.what = "an unfinished pack with other inputs or options is here",
                                   .where = path_.string(),
-                                  .got = "other than then: " + keys,
-                                  .wanted = "the inputs and options that it was begun with, to continue it",
-                                  .todo = "give those; or remove this file, and the output is made anew"});
+                                  .got = "changed since then: " + keys,
+                                  .wanted = "the inputs and options that it began with",
+                                  .todo = "use those to continue; or remove this file to start again"});
   };
   if (const std::string keys =
           differing_keys(identity_, journal.is_object() ? journal.value("identity", json()) : json());

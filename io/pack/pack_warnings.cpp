@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_hashes = std::size_t{1} << 20;
+constexpr std::size_t max_hashes = std::size_t{1} << 20;
 constexpr const char* usual_separator = "<|endoftext|>";
 constexpr Index few_tokens = 1025;  // a sequence of a usual length and its last target
 
@@ -81,7 +81,7 @@ std::string PackWarnings::Some::text() const {
 }
 
 void PackWarnings::add(const Document& document) {
-  if (document.has_text() && hashes_.size() < most_hashes)
+  if (document.has_text() && hashes_.size() < max_hashes)
     hashes_.push_back(document.hash);
 }
 
@@ -108,8 +108,8 @@ void PackWarnings::warn_of_copies(std::vector<std::string>& warnings) {
   const Index copies = static_cast<Index>(hashes_.size()) - different;
   if (copies > 0)
     warnings.push_back(fmt::format("{} of {} are copies of others; copies of a document go to the same side", copies,
-                                   hashes_.size() == most_hashes
-                                       ? fmt::format("the first {} documents", most_hashes)
+                                   hashes_.size() == max_hashes
+                                       ? fmt::format("the first {} documents", max_hashes)
                                        : counted(static_cast<Index>(hashes_.size()), "document")));
 }
 
@@ -118,7 +118,7 @@ std::vector<std::string> PackWarnings::warnings(const std::vector<Path>& files, 
   if (empty_.count > 0)
     warnings.push_back("without text: " + empty_.text());
   if (marked_up_.count > 0)
-    warnings.push_back(fmt::format("{} is packed as it stands, with its marks and field names: {}; {}", markup_,
+    warnings.push_back(fmt::format("{} is packed as plain text, with its markup and field names: {}; {}", markup_,
                                    marked_up_.text(), what_to_do_));
   if (not_utf8_.count > 0)
     warnings.push_back(
@@ -132,20 +132,20 @@ std::vector<std::string> PackWarnings::warnings(const std::vector<Path>& files, 
       summary.resumed_bytes == 0)
     warnings.push_back(absent_separator(options_.document_separator, files));
   if (separated_.count > 0)
-    warnings.push_back(fmt::format("{} stands in {}, which is one document: --document-separator '{}'", usual_separator,
-                                   separated_.text(), usual_separator));
+    warnings.push_back(fmt::format("{} is in {}, which becomes one document: --document-separator '{}' splits it",
+                                   usual_separator, separated_.text(), usual_separator));
   warn_of_copies(warnings);
   if (options_.validation_fraction == 0)
     return warnings;
   const double share = summary.validation_share();
   if (std::abs(share - options_.validation_fraction) > 0.1 * options_.validation_fraction)
     warnings.push_back(fmt::format(
-        "validation has {:.3g} % of the tokens, and {:.3g} % are wanted: the documents are too few or too short",
+        "validation has {:.3g} % of the tokens instead of {:.3g} %: there are too few documents, or too short ones",
         100 * share, 100 * options_.validation_fraction));
   for (const auto& [name, tokens] :
        {std::pair{"validation", summary.validation_tokens}, std::pair{"training", summary.train_tokens}})
     if (tokens < few_tokens)
-      warnings.push_back(fmt::format("{} has {} only; `espalier train` needs at least batch.sequence_length + 1", name,
+      warnings.push_back(fmt::format("{} has only {}; `espalier train` needs at least batch.sequence_length + 1", name,
                                      counted(tokens, "token")));
   return warnings;
 }

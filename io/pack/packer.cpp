@@ -251,7 +251,7 @@ void Packer::add_long_document(std::size_t file, const TextBlock& block, Index d
     const Index begin = is_validation ? tail : document.begin;
     const Index end = is_validation ? document.end : tail;
     auto text =
-        std::make_shared<std::string>(std::min(most_part_bytes(tokenizer_), static_cast<std::size_t>(end - at)), '\0');
+        std::make_shared<std::string>(std::min(max_part_bytes(tokenizer_), static_cast<std::size_t>(end - at)), '\0');
     read(at, text->data(), text->size());
     if (is_checked())
       require_plain_text(files_[file], *text, at);
@@ -303,23 +303,23 @@ void Packer::add_bad_lines(const std::vector<BadLine>& lines, std::size_t file, 
   for (const auto& [line, fault] : lines) {
     const std::string where = fmt::format("{}:{}", input_name(files_[file]), line);
     if (!options_.skip_bad && options_.key.empty())
-      throw Error(ExitCode::data,
-                  {.what = "a line is not UTF-8",
-                   .where = where,
-                   .got = fault.reason,
-                   .wanted = "text in UTF-8",
-                   .todo = "convert the file (Latin-1: iconv -f ISO-8859-1 -t UTF-8 IN >OUT); or leave "
-                           "such lines out: --skip-bad; or take the bytes as they are: --allow-binary"});
+      throw Error(ExitCode::data, {.what = "a line is not UTF-8",
+                                   .where = where,
+                                   .got = fault.reason,
+                                   .wanted = "text in UTF-8",
+                                   .todo = "convert the file (Latin-1: iconv -f ISO-8859-1 -t UTF-8 IN >OUT); or skip "
+                                           "such lines: --skip-bad; or accept any bytes: --allow-binary"});
     if (!options_.skip_bad)
-      throw Error(ExitCode::data,
-                  {.what = fault.lacks_key ? "a line lacks the key of the text" : "a line is not JSON with a text",
-                   .where = where,
-                   .got = fault.lacks_key ? fmt::format("{}; the line has {}", fault.reason,
-                                                        fault.keys.empty() ? "no keys" : fault.keys)
-                                          : fault.reason,
-                   .wanted = fmt::format("a JSON object in UTF-8, with a string under \"{}\"", options_.key),
-                   .todo = fault.lacks_key ? "name the key of the text: --key KEY; --skip-bad leaves such lines out"
-                                           : "correct the line; --skip-bad leaves such lines out"});
+      throw Error(
+          ExitCode::data,
+          {.what = fault.lacks_key ? "a line does not have the key of the text" : "a line is not JSON with a text",
+           .where = where,
+           .got = fault.lacks_key
+                      ? fmt::format("{}; the line has {}", fault.reason, fault.keys.empty() ? "no keys" : fault.keys)
+                      : fault.reason,
+           .wanted = fmt::format("a JSON object in UTF-8, with a string under \"{}\"", options_.key),
+           .todo = fault.lacks_key ? "name the key of the text: --key KEY; --skip-bad skips such lines"
+                                   : "correct the line; --skip-bad skips such lines"});
     if (is_survey)
       continue;
     every_bad_line_lacks_key_ = every_bad_line_lacks_key_ && fault.lacks_key;
@@ -330,7 +330,7 @@ void Packer::add_bad_lines(const std::vector<BadLine>& lines, std::size_t file, 
   }
 }
 
-// Where a file that is mended later begins.
+// Where a file that is fixed later begins.
 void Packer::begin_file(std::size_t file) {
   if (!journal_ || splits_ || file_state_.file == file)
     return;

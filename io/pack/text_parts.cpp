@@ -24,7 +24,7 @@ std::size_t cut_of(std::string_view text) {
 
 }  // namespace
 
-std::size_t most_part_bytes(const Tokenizer& tokenizer) {
+std::size_t max_part_bytes(const Tokenizer& tokenizer) {
   return tokenizer.can_split_anywhere() ? split_part_bytes : whole_document_bytes;
 }
 

@@ -65,10 +65,10 @@ class Tail {
       if (begin_ == 0)
         return 0;
       if (end - begin_ > LargestFile::line + block)
-        throw Error(code_, {.what = "this is no file of metrics",
+        throw Error(code_, {.what = "this is not a metrics file",
                             .where = path_.string(),
                             .got = fmt::format("more than {} bytes in one line", LargestFile::line),
-                            .wanted = "a JSON object a line, as training writes them",
+                            .wanted = "one JSON object per line, as training writes them",
                             .todo = "move the file away; the run resumes without it"});
     }
   }
@@ -105,10 +105,10 @@ std::optional<LastLine> last_line(Tail& tail, std::int64_t last_step) {
   return std::nullopt;
 }
 
-std::string line_text(const ordered_json& line, std::size_t room) {
+std::string line_text(const ordered_json& line, std::size_t padding) {
   ordered_json printable = line;
   name_non_finite(printable);
-  return json_text(printable) + std::string(room, ' ') + '\n';
+  return json_text(printable) + std::string(padding, ' ') + '\n';
 }
 
 // False with errno where not all could be written.
@@ -151,8 +151,8 @@ MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(p
     throw_write_error("cannot cut the metrics file", path_, errno);
 }
 
-void MetricsWriter::append(const ordered_json& line, std::size_t room) {
-  std::string text = line_text(line, room);
+void MetricsWriter::append(const ordered_json& line, std::size_t padding) {
+  std::string text = line_text(line, padding);
   if (torn_)
     text.insert(text.begin(), '\n');
   ssize_t written = 0;

@@ -20,11 +20,11 @@ class MetricsWriter {
   /// the one before them. @throws Error (write).
   MetricsWriter(const Path& path, std::int64_t last_step);
 
-  /// @param room bytes of blanks at the end of the line, for what add_to_last() brings
+  /// @param padding bytes of blanks at the end of the line, for what add_to_last() brings
   /// @throws Error (write); a later append starts on a fresh line.
-  void append(const nlohmann::ordered_json& line, std::size_t room = 0);
+  void append(const nlohmann::ordered_json& line, std::size_t padding = 0);
 
-  /// Adds a field to the last line, if that is one of this step. In place: where there was room, the file keeps its
+  /// Adds a field to the last line, if that is one of this step. In place: where there was padding, the file keeps its
   /// size, and who follows it sees no part of a line. @throws Error (write).
   void add_to_last(std::int64_t step, const std::string& key, double value);
 

@@ -70,7 +70,7 @@ std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
 
-// Held while run.json is written: any rank may sign off a failure while rank 0 adds details, through one temporary
+// Held while run.json is written: any rank may record a failure while rank 0 adds details, through one temporary
 // file. Where the file system has no locks it is not held; nobody holds it for longer than a write takes.
 FileDescriptor take_turn(const Path& directory) {
   FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -83,7 +83,7 @@ FileDescriptor take_turn(const Path& directory) {
   throw Error(ExitCode::usage, {.what = "another job runs in this run directory",
                                 .where = path.string(),
                                 .got = owner ? who(*owner) : "a process that holds its lock",
-                                .wanted = "a run directory of one's own",
+                                .wanted = "a run directory that no other job uses",
                                 .todo = "wait for that job, stop it, or set run.directory to another directory"});
 }
 
@@ -106,7 +106,7 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
 }
 
 RunRecord run_record_from_json(const nlohmann::json& json) {
-  constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may tell where thousands of ranks were
+  constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may list where thousands of ranks were
   RunRecord record;
   record.id = field_or(json, "id", std::string());  // not in the records of older versions
   record.state = field<std::string>(json, "state");
@@ -145,7 +145,7 @@ bool is_alive_here(const RunRecord& record) {
   return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
-void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept {
+void record_failure(const Path& directory, const std::string& cause, ExitCode code) noexcept {
   try {
     const FileDescriptor turn = take_turn(directory);
     std::optional<RunRecord> record = read_run_record(directory);
@@ -160,7 +160,7 @@ void sign_off_failed(const Path& directory, const std::string& cause, ExitCode c
   }
 }
 
-RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
+RunDirectory::RemoveUnlessBegun::~RemoveUnlessBegun() {
   std::error_code ignored;
   for (const Path& path : paths)
     std::filesystem::remove(path, ignored);  // a directory only if it is empty
@@ -211,11 +211,11 @@ std::optional<std::string> RunDirectory::id_of_checkpoints() const {
     if (!entry.complete || entry.owner.empty())
       continue;
     if (id && id != entry.owner)
-      throw Error(ExitCode::usage, {.what = "run.json is lost, and the checkpoints are of more than one run",
+      throw Error(ExitCode::usage, {.what = "run.json is missing, and the checkpoints belong to more than one run",
                                     .where = checkpoints().string(),
                                     .got = fmt::format("those of {} and {}", *id, entry.owner),
                                     .wanted = "run.json, which says which of them are this run's",
-                                    .todo = "bring it back, or move the checkpoints of other runs elsewhere"});
+                                    .todo = "restore it, or move the checkpoints of other runs elsewhere"});
     id = entry.owner;
   }
   return id;
@@ -232,11 +232,11 @@ void RunDirectory::require_no_copy() const {
       !std::filesystem::equivalent(original / "checkpoints", checkpoints(), ignored))
     return;
   throw Error(ExitCode::usage,
-              {.what = "the run directory is a copy of another, and both have their checkpoints in one place",
+              {.what = "the run directory is a copy, and both directories share one place for checkpoints",
                .where = path_.string(),
                .got = "a copy of " + original.string(),
-               .wanted = "a place of its own for the checkpoints of each run",
-               .todo = "copy the checkpoints, too, or begin in a new run.directory with --resume DIR"});
+               .wanted = "a separate place for the checkpoints of each run",
+               .todo = "copy the checkpoints, too, or start in a new run.directory with --resume DIR"});
 }
 
 void RunDirectory::make_directory() {
@@ -249,7 +249,7 @@ void RunDirectory::make_directory() {
   make_directories(path_);
 }
 
-// False while another process holds the lock. A refused start removes the lock file that it made, so the one that we
+// False while another process holds the lock. A refused launch removes the lock file that it made, so the one that we
 // hold may have lost its name meanwhile.
 bool RunDirectory::take_lock() {
   const Path lock_path = path_ / "run.lock";
@@ -286,14 +286,14 @@ void RunDirectory::require_in_place() const {
   const bool was_moved = holds_lock_at(lock_path);
   const Error error(
       ExitCode::write,
-      {.what = "the run directory was moved or removed under the run",
+      {.what = "the run directory was moved or removed during the run",
        .where = path_.string(),
        .got =
            was_moved ? "the directory of this run is now " + lock_path.parent_path().string() : "its run.lock is gone",
        .wanted = "the directory that this launch began in",
-       .todo = "put it back, or set run.directory to where it is now; the same command resumes from its checkpoints"});
+       .todo = "move it back, or set run.directory to its new path; the same command resumes from its checkpoints"});
   if (was_moved)
-    sign_off_failed(lock_path.parent_path(), error.what(), error.code());
+    record_failure(lock_path.parent_path(), error.what(), error.code());
   throw error;
 }
 
@@ -313,7 +313,7 @@ void RunDirectory::take_ownership() {
   }
 }
 
-void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
+void RunDirectory::begin_launch(const std::optional<std::string>& config_text) {
   make_directories(checkpoints());
   made_.paths.clear();
   keep_id_in_lock();
@@ -342,8 +342,8 @@ void RunDirectory::describe_lost() {
   const Path path = path_ / "run.json";
   if (!previous_ && std::filesystem::exists(path, ignored))
     lost_ = fmt::format(
-        "{} is damaged: how earlier launches ended, how many there were and how many made no progress (exit 93) is "
-        "lost; the count begins anew",
+        "{} is damaged: the records of earlier launches are lost, so launches without progress (exit 93) are counted "
+        "from zero",
         path.string());
 }
 
@@ -353,19 +353,18 @@ void RunDirectory::describe_unfinished() {
   if (!previous_ || previous_->state != "running")
     return;
   const bool here = previous_->host == host_name();
-  unfinished_ = {*previous_, here, "", read_positions(state())};
+  unfinished_ = {*previous_, here, "", read_progress_files(state())};
   std::string& text = unfinished_->text;
   text = fmt::format("the previous launch ({}) was killed or crashed", who(*previous_));
   if (!here)
     text = fmt::format(
-        "the previous launch ({}) has not ended; whether it still runs cannot be seen from {}: if it does, stop "
-        "one",
+        "the previous launch ({}) has not ended; {} cannot see whether it still runs: if it does, stop one of the two",
         who(*previous_), host_name());
   else if (previous_->boot != boot_id())
     text += "; the machine was restarted since";
-  if (!unfinished_->positions.empty())
-    text += fmt::format("; {} left {} progress", counted(static_cast<Index>(unfinished_->positions.size()), "rank"),
-                        unfinished_->positions.size() == 1 ? "its" : "their");
+  if (!unfinished_->progress.empty())
+    text += fmt::format("; {} left {} progress", counted(static_cast<Index>(unfinished_->progress.size()), "rank"),
+                        unfinished_->progress.size() == 1 ? "its" : "their");
 }
 
 void RunDirectory::write_record() const {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "io/file.hpp"
-#include "io/records/position_file.hpp"
+#include "io/records/progress_file.hpp"
 
 namespace espalier {
 
-/// What run.json says: how far a start of `espalier train` came, and who owns the directory.
+/// What run.json says: how far a launch of `espalier train` came, and who owns the directory.
 struct RunRecord {
   std::string
-      id;  ///< of the run, from its first start on: its checkpoints bear it (io/checkpoint/atomic_directory.hpp)
+      id;  ///< of the run, from its first launch on: its checkpoints bear it (io/checkpoint/atomic_directory.hpp)
   std::string state;  ///< running, completed, preempted, failed
   std::string cause;  ///< of preempted and failed
   int exit_code = 0;  ///< of failed: with which ranks leave that know the cause; launchers combine those of all ranks
@@ -37,29 +37,29 @@ RunRecord run_record_from_json(const nlohmann::json& json);
 /// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.
 std::optional<RunRecord> read_run_record(const Path& directory);
 
-/// Whether the process that signed on still lives, as far as this machine can see: false where it ran on another host.
+/// Whether the process of the launch still lives, as far as this machine can see: false where it ran on another host.
 bool is_alive_here(const RunRecord& record);
 
-/// Writes "failed", the cause and its exit code into run.json, unless something signed the start off before: the first
+/// Writes "failed", the cause and its exit code into run.json, unless an end is recorded already: the first
 /// to know is the one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
-void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept;
+void record_failure(const Path& directory, const std::string& cause, ExitCode code) noexcept;
 
-/// How a start may sign itself off; a failure signs off by sign_off_failed().
+/// How a launch may end by finish(); a failure is recorded by record_failure().
 enum class RunEnd { completed, preempted };
 
-/// A start that ended without signing off: killed, or left with exit(0) before the end.
-struct UnfinishedStart {
+/// A launch that did not exit cleanly: killed, or left with exit(0) before the end.
+struct UnfinishedLaunch {
   RunRecord record;
   /// False where its process ran on another host and cannot be seen from here: it may still live.
   bool certainly_ended = true;
   std::string text;  ///< a sentence for the user: process, host, when, how far
-  std::vector<StoredPosition> positions;
+  std::vector<StoredProgress> progress;
 };
 
 /// The directory of a run, owned by this process (one process a job: rank 0) as long as the object lives.
 ///
-/// A start first looks (the constructor), then signs on. What refuses it in between leaves the directory as it was: the
-/// story of the run is that of the starts that trained.
+/// A launch first looks (the constructor), then begins. What refuses it in between leaves the directory as it was: the
+/// record of the run is that of the launches that trained.
 class RunDirectory {
  public:
   /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it, if there
@@ -67,10 +67,11 @@ class RunDirectory {
   /// if its checkpoints may be another run's; Error(write) if it cannot be written.
   explicit RunDirectory(Path path);
   RunDirectory(const RunDirectory&) = delete;
-  ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
+  /// Without finish() run.json keeps saying "running", with a process that is gone.
+  ~RunDirectory();
 
   /// Makes run.json say "running", and stores the config where one is given.
-  void sign_on(const std::optional<std::string>& config_text = std::nullopt);
+  void begin_launch(const std::optional<std::string>& config_text = std::nullopt);
 
   const Path& path() const { return path_; }
   const std::string& id() const { return id_; }
@@ -78,24 +79,26 @@ class RunDirectory {
   Path metrics() const { return path_ / "metrics.jsonl"; }
   Path state() const { return path_ / "state"; }
 
-  /// The record the last start left, before this one.
+  /// The record that the last launch left, before this one.
   const std::optional<RunRecord>& previous() const { return previous_; }
 
   /// Set when there was a run.json that cannot be read: a sentence for the user about what is lost with it.
   const std::optional<std::string>& lost() const { return lost_; }
 
-  /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
-  const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
+  /// Set when that launch did not exit cleanly. The progress of its ranks stays in state() until the caller removes
+  /// them.
+  const std::optional<UnfinishedLaunch>& unfinished() const { return unfinished_; }
 
   /// path() must still lead to the directory that was taken: somebody may have moved or removed it, and what is written
-  /// next would make another. @throws Error (write) where it does not; what was moved is signed off where it lies.
+  /// next would make another. @throws Error (write) where it does not; the failure is recorded where the directory
+  /// lies.
   void require_in_place() const;
 
-  /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile. As finish(), requires
+  /// Rewrites run.json with more details, unless a rank has recorded a failure meanwhile. As finish(), requires
   /// the directory to be in place.
   void update(const nlohmann::json& details);
 
-  /// Signs the start off. Nothing else makes a run completed.
+  /// Records the end of the launch. Nothing else makes a run completed.
   void finish(RunEnd end, const std::string& cause = "");
 
  private:
@@ -117,13 +120,13 @@ class RunDirectory {
   FileDescriptor lock_;
   std::optional<RunRecord> previous_;
   std::optional<std::string> lost_;
-  std::optional<UnfinishedStart> unfinished_;
+  std::optional<UnfinishedLaunch> unfinished_;
   RunRecord record_;
 
-  // What the constructor made, to be removed unless the start signs on. The last member: it goes while the lock holds.
-  struct RemoveUnlessSignedOn {
+  // What the constructor made, to be removed unless the launch begins. The last member: it goes while the lock holds.
+  struct RemoveUnlessBegun {
     std::vector<Path> paths;
-    ~RemoveUnlessSignedOn();
+    ~RemoveUnlessBegun();
   } made_;
 };
 

@@ -29,7 +29,7 @@ void require_place_of_link(const Path& link) {
       std::filesystem::is_directory(link, ignored))
     return;
   const std::string target = std::filesystem::read_symlink(link, ignored).string();
-  throw Error(ExitCode::usage, {.what = "the link to the checkpoints leads to no directory",
+  throw Error(ExitCode::usage, {.what = "the link to the checkpoints does not lead to a directory",
                                 .where = link.string(),
                                 .got = "a link to " + target,
                                 .wanted = "a link to a directory",
@@ -45,8 +45,8 @@ void require_no_links(const Path& run) {
     require_no_link(run / name);
 }
 
-// Where record and id are lost, the checkpoints tell. An empty directory with this name may be the user's, and what a
-// link leads to may be another run's.
+// Where record and id are lost, the checkpoints still show the run. An empty directory with this name may be the
+// user's, and what a link leads to may be another run's.
 bool has_checkpoints_of_its_own(const Path& run) {
   std::error_code ignored;
   return std::filesystem::is_directory(std::filesystem::symlink_status(run / "checkpoints", ignored)) &&
@@ -63,7 +63,7 @@ void require_no_foreign_files(const Path& run) {
       places.push_back(run / name);
   for (const Path& place : places)
     if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
-      throw Error(ExitCode::usage, {.what = "a file that no run has written is where a run would write its own",
+      throw Error(ExitCode::usage, {.what = "a file that Espalier did not write is where the run would write",
                                     .where = place.string(),
                                     .got = "a directory without the run.json and checkpoints/ of a run",
                                     .wanted = "a new or empty directory, or that of a run",
@@ -81,7 +81,7 @@ void require_place_for_a_run(const Path& run) {
                           [&](const char* name) { return std::filesystem::equivalent(run, name, ignored); }) ||
       (home != nullptr && std::filesystem::equivalent(run, home, ignored));
   if (is_for_others)
-    throw Error(ExitCode::usage, {.what = "the run directory is one for other things",
+    throw Error(ExitCode::usage, {.what = "this directory cannot be a run directory",
                                   .where = run.string(),
                                   .got = "a directory of the system, or your home",
                                   .wanted = "a directory of its own",
@@ -91,10 +91,10 @@ void require_place_for_a_run(const Path& run) {
 void require_no_link(const Path& path) {
   std::error_code ignored;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, ignored)))
-    throw Error(ExitCode::usage, {.what = "what a run must have for itself is a link",
+    throw Error(ExitCode::usage, {.what = "a file or directory of the run is a link",
                                   .where = path.string(),
                                   .got = "a link to " + std::filesystem::read_symlink(path, ignored).string(),
-                                  .wanted = "no such name, or the run's own; only checkpoints may be a link",
+                                  .wanted = "a real file or directory; only checkpoints may be a link",
                                   .todo = "remove the link, or set run.directory to a place with more space"});
 }
 

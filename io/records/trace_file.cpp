@@ -23,7 +23,7 @@ const std::string footer = "\n]}\n";
 
 constexpr int num_tracks = 2;
 constexpr const char* track_names[num_tracks] = {"operations", "communication"};
-constexpr int lanes_per_track = 100;  // thread numbers
+constexpr int threads_per_track = 100;  // at most: a step of tids
 
 std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
@@ -34,7 +34,7 @@ struct Span {
   const TimelineEvent* event;
   std::int64_t begin_ns;
   std::int64_t end_ns;
-  int lane;
+  int thread;
 };
 
 std::int64_t to_ns(double seconds) {
@@ -42,8 +42,8 @@ std::int64_t to_ns(double seconds) {
   return std::llround(seconds * 1e9);
 }
 
-// In a lane events follow one another or lie in one another. The first that an event fits into takes it.
-std::vector<Span> in_lanes(std::span<const TimelineEvent> events, int track) {
+// On a thread of the trace events follow one another or lie in one another. The first that an event fits into takes it.
+std::vector<Span> on_threads(std::span<const TimelineEvent> events, int track) {
   std::vector<Span> spans;
   for (const TimelineEvent& event : events)
     if (event.track == track)
@@ -51,19 +51,19 @@ std::vector<Span> in_lanes(std::span<const TimelineEvent> events, int track) {
   std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
   });
-  std::vector<std::vector<std::int64_t>> open;  // by lane: the ends of what has not ended, innermost last
+  std::vector<std::vector<std::int64_t>> open;  // by thread: the ends of what has not ended, innermost last
   for (Span& span : spans) {
-    std::size_t lane = 0;
-    for (; lane < open.size(); ++lane) {
-      while (!open[lane].empty() && open[lane].back() <= span.begin_ns)
-        open[lane].pop_back();
-      if (open[lane].empty() || span.end_ns <= open[lane].back())
+    std::size_t thread = 0;
+    for (; thread < open.size(); ++thread) {
+      while (!open[thread].empty() && open[thread].back() <= span.begin_ns)
+        open[thread].pop_back();
+      if (open[thread].empty() || span.end_ns <= open[thread].back())
         break;
     }
-    if (lane == open.size())
+    if (thread == open.size())
       open.emplace_back();
-    open[lane].push_back(span.end_ns);
-    span.lane = std::min(static_cast<int>(lane), lanes_per_track - 1);
+    open[thread].push_back(span.end_ns);
+    span.thread = std::min(static_cast<int>(thread), threads_per_track - 1);
   }
   return spans;
 }
@@ -72,9 +72,9 @@ std::string microseconds(std::int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
-std::string metadata(const char* what, int process, int thread, const std::string& key, const std::string& value) {
-  return fmt::format(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"{}": {}}}}})", what, process,
-                     thread, key, value);
+std::string metadata(const char* what, int process, int tid, const std::string& key, const std::string& value) {
+  return fmt::format(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"{}": {}}}}})", what, process, tid,
+                     key, value);
 }
 
 // The literal that a category was written from.
@@ -101,16 +101,17 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
       .microbatch = field<int>(args, "microbatch"),
       .begin = begin,
       .end = begin + field<double>(json, "dur", RealRange{.min = 0, .max = 1e15}) * 1e-6,
-      .track = std::min(field<int>(json, "tid", IntegerRange{.min = 0}) % 1000 / lanes_per_track, num_tracks - 1),
+      .track = std::min(field<int>(json, "tid", IntegerRange{.min = 0}) % 1000 / threads_per_track, num_tracks - 1),
       .step = field<Index>(args, "step")};
 }
 
 [[noreturn]] void throw_damaged(const Path& path, std::size_t line, std::string_view got) {
-  throw Error(ExitCode::data, {.what = "a trace cannot be read",
-                               .where = fmt::format("{}:{}", path.string(), line),
-                               .got = got.empty() ? "nothing" : fmt::format("{:.80}", got.substr(0, got.find('\n'))),
-                               .wanted = "an event a line between the first line and the last, as train writes them",
-                               .todo = "take the file from a copy, or remove it: what its rank did is then not drawn"});
+  throw Error(ExitCode::data,
+              {.what = "a trace cannot be read",
+               .where = fmt::format("{}:{}", path.string(), line),
+               .got = got.empty() ? "nothing" : fmt::format("{:.80}", got.substr(0, got.find('\n'))),
+               .wanted = "one event per line between the first and the last line, as train writes them",
+               .todo = "restore the file from a copy, or remove it: then the page does not show this rank"});
 }
 
 }  // namespace
@@ -123,25 +124,25 @@ void write_trace(const Path& directory, int rank, const std::string& process_nam
                  std::span<const TimelineEvent> events) {
   const int process = rank + 1;
   // Unlike numbers in unlike processes: some viewers know a thread by its number alone.
-  const auto thread = [&](int track, int lane) { return process * 1000 + track * lanes_per_track + lane; };
-  std::string text = header + metadata("process_name", process, thread(0, 0), "name", quoted(process_name));
+  const auto tid = [&](int track, int thread) { return process * 1000 + track * threads_per_track + thread; };
+  std::string text = header + metadata("process_name", process, tid(0, 0), "name", quoted(process_name));
   const auto add = [&](const std::string& line) { text += ",\n" + line; };
-  add(metadata("process_sort_index", process, thread(0, 0), "sort_index", std::to_string(rank)));
+  add(metadata("process_sort_index", process, tid(0, 0), "sort_index", std::to_string(rank)));
   for (int track = 0; track < num_tracks; ++track) {
-    const std::vector<Span> spans = in_lanes(events, track);
-    int lanes = 1;
+    const std::vector<Span> spans = on_threads(events, track);
+    int num_threads = 1;
     for (const Span& span : spans)
-      lanes = std::max(lanes, span.lane + 1);
-    for (int lane = 0; lane < lanes; ++lane) {
-      const std::string name = track_names[track] + (lane == 0 ? std::string() : fmt::format(" ({})", lane + 1));
-      add(metadata("thread_name", process, thread(track, lane), "name", quoted(name)));
-      add(metadata("thread_sort_index", process, thread(track, lane), "sort_index",
-                   std::to_string(track * lanes_per_track + lane)));
+      num_threads = std::max(num_threads, span.thread + 1);
+    for (int thread = 0; thread < num_threads; ++thread) {
+      const std::string name = track_names[track] + (thread == 0 ? std::string() : fmt::format(" ({})", thread + 1));
+      add(metadata("thread_name", process, tid(track, thread), "name", quoted(name)));
+      add(metadata("thread_sort_index", process, tid(track, thread), "sort_index",
+                   std::to_string(track * threads_per_track + thread)));
     }
     for (const Span& span : spans)
       add(fmt::format(R"({{"ph": "X", "name": {}, "cat": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, )"
                       R"("args": {{"step": {}, "chunk": {}, "microbatch": {}}}}})",
-                      quoted(span.event->name), quoted(span.event->category), process, thread(track, span.lane),
+                      quoted(span.event->name), quoted(span.event->category), process, tid(track, span.thread),
                       microseconds(span.begin_ns), microseconds(span.end_ns - span.begin_ns), span.event->step,
                       span.event->chunk, span.event->microbatch));
   }

@@ -25,7 +25,7 @@ void write_trace(const Path& directory, int rank, const std::string& process_nam
 /// not one of write_trace's: those that ended early.
 std::vector<int> merge_traces(const Path& directory, int num_ranks);
 
-/// The events that write_trace() put into a file of one rank, in its order: by track, lane and begin. A category that
+/// The events that write_trace() put into a file of one rank, in its order: by track, thread and begin. A category that
 /// is no phase word is left out. Throws Error(data), with the line, if the file cannot be read or is not one of
 /// write_trace's, which are written at once: a torn one is damaged.
 std::vector<TimelineEvent> read_trace(const Path& path);

@@ -44,7 +44,7 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<Pair>& merges, const Options& 
   for (const auto& [left, right] : merges) {
     const TokenId merged = vocabulary_.find(vocabulary_.text(left) + vocabulary_.text(right));
     if (merged < 0)
-      throw std::runtime_error(fmt::format("merge {}: {:.60} and {:.60} together are no token", rank,
+      throw std::runtime_error(fmt::format("merge {}: {:.60} and {:.60} together are not a token", rank,
                                            printable_line(vocabulary_.text(left)),
                                            printable_line(vocabulary_.text(right))));
     merges_.insert(left, right, {rank++, merged});

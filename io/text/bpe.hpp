@@ -26,9 +26,9 @@ class MergeTable {
     TokenId merged = -1;
   };
 
-  /// Room for so many pairs.
+  /// Capacity for so many pairs.
   void reserve(std::size_t num_pairs);
-  /// A pair that is there already gets the new rank. @pre reserve() had room for it
+  /// A pair that is there already gets the new rank. @pre reserve() counted it
   void insert(TokenId left, TokenId right, Merge merge);
   /// `no_rank` where the pair stays two tokens.
   Merge find(TokenId left, TokenId right) const;
@@ -131,7 +131,7 @@ void merge_tokens(std::vector<TokenId>& tokens, std::size_t first, const MergeTa
 class WordCache {
  public:
   static constexpr std::size_t longest_word = 22;
-  static constexpr std::size_t most_tokens = 8;
+  static constexpr std::size_t max_tokens = 8;
 
   static bool may_hold(std::string_view word) { return word.size() <= longest_word; }
 
@@ -148,7 +148,7 @@ class WordCache {
 
   /// Those of the word that find() has just not found.
   void insert(std::string_view word, std::span<const TokenId> tokens) {
-    if (tokens.empty() || tokens.size() > most_tokens)
+    if (tokens.empty() || tokens.size() > max_tokens)
       return;
     slot_->word_size = static_cast<std::uint8_t>(word.size());
     slot_->num_tokens = static_cast<std::uint8_t>(tokens.size());
@@ -161,7 +161,7 @@ class WordCache {
     std::uint8_t word_size = 0;
     std::uint8_t num_tokens = 0;
     std::array<char, longest_word> word = {};
-    std::array<TokenId, most_tokens> tokens = {};
+    std::array<TokenId, max_tokens> tokens = {};
   };
   static_assert(sizeof(Slot) == 64);
   static constexpr int slot_bits = 15;  // 2 MiB

@@ -169,7 +169,7 @@ std::string template_in(const nlohmann::json& config) {
       if (named.is_object() && named.contains("name") && named["name"] == "default" && named.contains("template") &&
           named["template"].is_string())
         return named["template"].get<std::string>();
-  throw std::runtime_error("chat_template is no text, and no list with one named \"default\"");
+  throw std::runtime_error("chat_template is neither a text nor a list with one named \"default\"");
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ ChatTemplate load_chat_template(const std::string& tokenizer) {
       throw refuse(config_file, error.what());
     }
     if (!config.is_object())
-      throw refuse(config_file, "JSON that is no object");
+      throw refuse(config_file, "JSON that is not an object");
   }
   const bool has_file = std::filesystem::exists(template_file, ignored);
   const Path where = has_file ? template_file : config_file;

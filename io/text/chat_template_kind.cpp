@@ -194,7 +194,7 @@ ChatTemplate template_of_kind(const JinjaTags& tags, const std::string& bos, con
     return llama3(tags, bos);
   if (has(tags, "[INST]"))
     return mistral(tags, bos, eos);
-  refuse_template("writes none of <|im_start|>, <|start_header_id|> and [INST]");
+  refuse_template("uses neither <|im_start|>, <|start_header_id|> nor [INST]");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t most_pieces = 1000;
+constexpr std::size_t max_pieces = 1000;
 
 void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<TokenId>& suffix) {
   const std::string part = "post_processor TemplateProcessing";
@@ -19,7 +19,7 @@ void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<T
   std::vector<TokenId> before;
   std::vector<TokenId> after;
   int num_texts = 0;
-  for (const Json& piece : list_field(json, "single", most_pieces)) {
+  for (const Json& piece : list_field(json, "single", max_pieces)) {
     require_keys(piece, part + ".single", {"SpecialToken", "Sequence"});
     if (piece.contains("Sequence")) {
       if (const std::string id = field<std::string>(object_field(piece, "Sequence"), "id");
@@ -29,7 +29,7 @@ void read_template(const Json& json, std::vector<TokenId>& prefix, std::vector<T
       continue;
     }
     const std::string name = field<std::string>(object_field(piece, "SpecialToken"), "id");
-    const Json& ids = list_field(object_field(special_tokens, name.c_str()), "ids", most_pieces);
+    const Json& ids = list_field(object_field(special_tokens, name.c_str()), "ids", max_pieces);
     for (const Json& id : ids)
       (num_texts == 0 ? before : after).push_back(token_id_from(id, "ids"));
   }
@@ -56,7 +56,7 @@ void read_post_processor(const Json& json, std::vector<TokenId>& prefix, std::ve
   const std::string part = "post_processor " + type;
   if (type == "Sequence") {
     require_keys(json, part, {"type", "processors"});
-    for (const Json& step : list_field(json, "processors", most_pieces))
+    for (const Json& step : list_field(json, "processors", max_pieces))
       read_post_processor(step, prefix, suffix);
   } else if (type == "ByteLevel") {  // of offsets alone
     require_keys(json, part, {"type", "add_prefix_space", "trim_offsets", "use_regex"});

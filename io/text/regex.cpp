@@ -14,8 +14,8 @@
 namespace espalier {
 namespace {
 
-constexpr std::uint32_t most_match_steps = 10'000'000;
-constexpr std::uint32_t most_match_kilobytes = 65536;
+constexpr std::uint32_t max_match_steps = 10'000'000;
+constexpr std::uint32_t max_match_kilobytes = 65536;
 
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
@@ -73,9 +73,9 @@ Regex::Regex(std::string_view pattern, RegexDialect dialect) : compiled_(std::ma
   compiled_->limits = pcre2_match_context_create(nullptr);
   if (compiled_->limits == nullptr)
     throw std::bad_alloc();
-  pcre2_set_match_limit(compiled_->limits, most_match_steps);
-  pcre2_set_depth_limit(compiled_->limits, most_match_steps);
-  pcre2_set_heap_limit(compiled_->limits, most_match_kilobytes);
+  pcre2_set_match_limit(compiled_->limits, max_match_steps);
+  pcre2_set_depth_limit(compiled_->limits, max_match_steps);
+  pcre2_set_heap_limit(compiled_->limits, max_match_kilobytes);
   compiled_->has_jit = pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE) == 0;  // else it is interpreted
 }
 
@@ -97,10 +97,10 @@ Regex::Match Regex::find(std::string_view text, std::size_t from) const {
     if (found == PCRE2_ERROR_NOMATCH)
       break;
     if (found < 0)
-      throw Error(ExitCode::data, {.what = "a tokenizer's pattern gives up on a text",
+      throw Error(ExitCode::data, {.what = "a tokenizer's pattern takes too many steps on a text",
                                    .where = fmt::format("byte {} of a text of {}", from, text.size()),
                                    .got = fmt::format("{} for {:.200}", pcre2_message(found), compiled_->pattern),
-                                   .wanted = fmt::format("a match within {} steps", most_match_steps),
+                                   .wanted = fmt::format("a match within {} steps", max_match_steps),
                                    .todo = "use another tokenizer, or text with shorter lines"});
     const std::size_t* const match = pcre2_get_ovector_pointer(&data);
     if (match[1] > match[0])

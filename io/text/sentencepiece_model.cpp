@@ -143,12 +143,12 @@ std::vector<TokenId> check_sentencepiece_model(std::string_view model) {
     if (reader.field == 1) {
       const Piece piece = read_piece(reader.bytes);
       if (!texts.insert(piece.text).second)
-        damaged(fmt::format("the piece {:.60} stands there twice", printable_line(piece.text)));
+        damaged(fmt::format("the piece {:.60} is there twice", printable_line(piece.text)));
       num_unknown += piece.type == unknown ? 1 : 0;
       if (piece.type == user_defined)
         defined.push_back(static_cast<TokenId>(texts.size() - 1));
-      if (std::ssize(texts) > Vocabulary::most_tokens)
-        damaged(fmt::format("more than {} pieces", Vocabulary::most_tokens));
+      if (std::ssize(texts) > Vocabulary::max_tokens)
+        damaged(fmt::format("more than {} pieces", Vocabulary::max_tokens));
     } else if (reader.field == 2) {
       check_trainer(reader.bytes);
     } else if (reader.field == 3 || reader.field == 5) {
@@ -165,7 +165,7 @@ std::vector<TokenId> check_sentencepiece_model(std::string_view model) {
                                .where = where,
                                .got = reason,
                                .wanted = "a model that SentencePiece has trained",
-                               .todo = "take the file from the model's repository again"});
+                               .todo = "download the file from the model's repository again"});
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
@@ -231,11 +231,11 @@ std::unique_ptr<Tokenizer> read_sentencepiece_model(const Path& path) {
 #else
 
 std::unique_ptr<Tokenizer> read_sentencepiece_model(const Path& path) {
-  throw Error(ExitCode::usage, {.what = "this Espalier was built without SentencePiece",
+  throw Error(ExitCode::usage, {.what = "this build of Espalier has no SentencePiece",
                                 .where = path.string(),
                                 .got = "a model of SentencePiece",
                                 .wanted = "its library when Espalier is built (Debian: libsentencepiece-dev)",
-                                .todo = "build Espalier with it, or take the model's tokenizer.json"});
+                                .todo = "build Espalier with it, or use the model's tokenizer.json"});
 }
 
 #endif

@@ -14,8 +14,8 @@ namespace {
 
 // How many tokens wait for the rest of a character, which has at most four bytes. The text of more tokens is returned
 // as it is, so that a model that writes broken characters only has an output, too.
-constexpr std::size_t most_held_tokens = 8;
-constexpr std::size_t most_kept_tokens = 256;
+constexpr std::size_t max_held_tokens = 8;
+constexpr std::size_t max_kept_tokens = 256;
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -33,7 +33,7 @@ std::string StreamDecoder::take(bool all) {
   const auto num_returned = static_cast<std::ptrdiff_t>(num_returned_);
   const std::vector<TokenId> last(tokens_.begin() + num_returned, tokens_.end());
   text_ = tokenizer_.decode(last, skip_special_tokens_);
-  if (text_.find_first_not_of(' ') != std::string::npos || tokens_.size() > most_kept_tokens)
+  if (text_.find_first_not_of(' ') != std::string::npos || tokens_.size() > max_kept_tokens)
     tokens_ = last;
   else
     text_ = text;
@@ -43,7 +43,7 @@ std::string StreamDecoder::take(bool all) {
 
 std::string StreamDecoder::write(TokenId token) {
   tokens_.push_back(token);
-  return take(tokens_.size() - num_returned_ > most_held_tokens);
+  return take(tokens_.size() - num_returned_ > max_held_tokens);
 }
 
 std::string StreamDecoder::finish() { return tokens_.size() > num_returned_ ? take(true) : std::string(); }

@@ -207,7 +207,7 @@ TiktokenSplit split_of(const Path& path, Index num_ranks) {
   if (std::optional<TiktokenSplit> known = known_tiktoken_split(num_ranks))
     return std::move(*known);
   throw Error(ExitCode::data,
-              {.what = "a tiktoken file of unknown origin",
+              {.what = "an unknown tiktoken file",
                .where = path.string(),
                .got = fmt::format("{} ranks, and no {}", num_ranks, beside.string()),
                .wanted = "the ranks of " + known_tiktoken_names() + ", or a file with the pattern beside it",
@@ -232,7 +232,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
       const RankLine read = rank_line(line);
       // an empty token ("= 50256" in Whisper's files) is never made
       if (read.rank < 0 || (read.token.empty() && !line.starts_with('=')))
-        throw std::runtime_error(fmt::format("line {} is no token in base64 and its rank", line_number));
+        throw std::runtime_error(fmt::format("line {} is not a token in base64 and its rank", line_number));
       ++num_ranks;
       if (read.token.empty())
         return;
@@ -248,7 +248,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
       parts.normalizer.add_form(Normalizer::Form::nfc, false);
     for (auto& [token, id] : split.special_tokens) {
       const auto has_id = [wanted = id](const AddedToken& other) { return other.id == wanted; };
-      if (token.empty() || id < 0 || id >= Vocabulary::most_tokens || parts.bpe.vocabulary().contains(id) ||
+      if (token.empty() || id < 0 || id >= Vocabulary::max_tokens || parts.bpe.vocabulary().contains(id) ||
           std::ranges::any_of(parts.added_tokens.tokens(), has_id))
         throw std::runtime_error(
             fmt::format("the special token {:.60} has the id {}, which is another token's or "
@@ -275,8 +275,8 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     throw Error(ExitCode::data, {.what = "a tiktoken file cannot be read",
                                  .where = path.string(),
                                  .got = error.what(),
-                                 .wanted = "a token in base64, a space and its rank, a line each",
-                                 .todo = "take the file from where it came from again"});
+                                 .wanted = "on each line a token in base64, a space and its rank",
+                                 .todo = "download the file again"});
   }
 }
 

@@ -75,7 +75,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
     return read_tiktoken_file(path);
   if (is_sentencepiece_file(begin))
     return read_sentencepiece_model(path);
-  throw Error(ExitCode::data, {.what = "a file is no tokenizer",
+  throw Error(ExitCode::data, {.what = "a file is not a tokenizer",
                                .where = path.string(),
                                .wanted = "a tokenizer.json, a SentencePiece model or a tiktoken file",
                                .todo = "name the file that has the vocabulary"});

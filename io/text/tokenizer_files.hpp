@@ -24,7 +24,7 @@ bool is_sentencepiece_file(std::string_view begin);
 /// @throws Error: (data) for a file that is none or is damaged, (usage) where Espalier was built without the library
 std::unique_ptr<Tokenizer> read_sentencepiece_model(const Path& path);
 
-/// Does a file begin as tiktoken's do: a token in base64, a space and its rank, a line each?
+/// Does a file begin as tiktoken's do: on each line a token in base64, a space and its rank?
 bool is_tiktoken_file(std::string_view begin);
 
 /// Reads tiktoken's ranks. The file has no pattern and no special tokens: those of the known tokenizers are found by

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t most_merges = std::size_t{1} << 23;
+constexpr std::size_t max_merges = std::size_t{1} << 23;
 constexpr std::size_t longest_token = 65536;  // bytes
 
 // `json[key]`, null where there is none.
@@ -58,8 +58,8 @@ std::string decoded_text(const std::string& text, bool bytes) {
 ReadVocabulary vocabulary_of(const Json& model, bool bytes, bool decodes_bytes) {
   ReadVocabulary read;
   const Json& vocab = object_field(model, "vocab");
-  if (vocab.size() > static_cast<std::size_t>(Vocabulary::most_tokens))
-    refuse_field("vocab", vocab, fmt::format("at most {} tokens", Vocabulary::most_tokens));
+  if (vocab.size() > static_cast<std::size_t>(Vocabulary::max_tokens))
+    refuse_field("vocab", vocab, fmt::format("at most {} tokens", Vocabulary::max_tokens));
   for (const auto& [text, value] : vocab.items()) {
     const TokenId id = token_id_from(value, "vocab");
     if (text.size() > longest_token)
@@ -87,7 +87,7 @@ std::pair<std::string_view, std::string_view> merge_of(const Json& json) {
 std::vector<Bpe::Pair> merges_of(const Json& model, const Vocabulary& vocabulary, bool bytes) {
   const Json& vocab = object_field(model, "vocab");
   std::vector<Bpe::Pair> merges;
-  for (const Json& json : list_field(model, "merges", most_merges)) {
+  for (const Json& json : list_field(model, "merges", max_merges)) {
     const auto [left, right] = merge_of(json);
     Bpe::Pair pair;
     bool reachable = true;
@@ -138,7 +138,8 @@ void add_tokens(const Json& json, const Json& vocab, bool decodes_bytes, BpePart
   for (const Json& entry : list_field(json, "added_tokens")) {
     AddedToken token = added_token_of(entry);
     if (token.text.empty() || parts.added_tokens.find(token.text) != nullptr)
-      throw std::runtime_error(fmt::format("\"added_tokens\" has {:.60} twice, or empty", printable_line(token.text)));
+      throw std::runtime_error(
+          fmt::format("\"added_tokens\" has {:.60} twice, or an empty one", printable_line(token.text)));
     // `tokenizers` gives ids itself, whatever the file says.
     const Json& in_vocab = part_of(vocab, token.text.c_str());
     const Index id = in_vocab.is_null() ? next++ : in_vocab.get<Index>();
@@ -201,7 +202,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const Path& path) {
                                  .where = where,
                                  .got = got,
                                  .wanted = "a file that `tokenizers` of Hugging Face has saved",
-                                 .todo = "take the file from the model's repository again"});
+                                 .todo = "download the file from the model's repository again"});
   };
   try {
     return std::make_unique<BpeTokenizer>(parts_from(parse_json(text)));

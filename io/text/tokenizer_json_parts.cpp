@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t longest_strip = 1000;  // characters
-constexpr std::size_t most_steps = 1000;
+constexpr std::size_t max_steps = 1000;
 
 // {"String": " "} or {"Regex": "\\s+"}
 Regex pattern_field(const Json& json, const std::string& part) {
@@ -44,7 +44,7 @@ std::string character_field(const Json& json, const char* key) {
 
 void read_steps(const Json& json, const char* key, const std::string& part, const auto& read) {
   require_keys(json, part, {"type", key});
-  for (const Json& step : list_field(json, key, most_steps))
+  for (const Json& step : list_field(json, key, max_steps))
     read(step);
 }
 
@@ -145,7 +145,7 @@ void require_keys(const Json& json, const std::string& part, std::initializer_li
 }
 
 TokenId token_id_from(const Json& value, const char* key) {
-  return value_from<TokenId>(value, key, IntegerRange{0, Vocabulary::most_tokens - 1});
+  return value_from<TokenId>(value, key, IntegerRange{0, Vocabulary::max_tokens - 1});
 }
 
 std::string type_of(const Json& json) { return field<std::string>(json, "type"); }

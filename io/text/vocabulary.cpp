@@ -11,8 +11,8 @@
 namespace espalier {
 
 void Vocabulary::add(std::string text, TokenId id) {
-  if (id < 0 || id >= most_tokens)
-    throw std::runtime_error(fmt::format("the id {} of a token, wanted 0 to {}", id, most_tokens - 1));
+  if (id < 0 || id >= max_tokens)
+    throw std::runtime_error(fmt::format("the id {} of a token, wanted 0 to {}", id, max_tokens - 1));
   if (contains(id))
     throw std::runtime_error(fmt::format("two tokens have the id {}", id));
   const auto at = static_cast<std::size_t>(id);

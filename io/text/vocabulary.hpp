@@ -15,13 +15,13 @@ namespace espalier {
 /// Texts and ids of tokens, both ways. An id may have no text.
 class Vocabulary {
  public:
-  static constexpr Index most_tokens = Index{1} << 22;
+  static constexpr Index max_tokens = Index{1} << 22;
 
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;  // the views are of the elements of `texts_`, which stay where they are
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  /// @throws std::runtime_error for an id below 0 or beyond `most_tokens`, and for a text or an id that is there
+  /// @throws std::runtime_error for an id below 0 or beyond `max_tokens`, and for a text or an id that is there
   /// already
   void add(std::string text, TokenId id);
 

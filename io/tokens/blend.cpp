@@ -53,11 +53,11 @@ Blend::Blend(std::vector<double> weights) : weights_(std::move(weights)) {
 
 void Blend::require_part(std::size_t set, Index part) const {
   if (weights_[set] > 0 && part == 0)
-    throw Error(ExitCode::usage, {.what = "a set is too small a part of the blend",
+    throw Error(ExitCode::usage, {.what = "an entry of data.train gets too small a share of the samples",
                                   .where = fmt::format("data.train[{}]", set),
                                   .got = fmt::format("{:.3g} of all samples", weights_[set]),
-                                  .wanted = "a millionth at least",
-                                  .todo = "raise its weight or epochs, or join it with another set"});
+                                  .wanted = "at least a millionth",
+                                  .todo = "raise its weight or epochs, or join it with another entry"});
 }
 
 // Each down, then up those that lost most, until the sum is 1.

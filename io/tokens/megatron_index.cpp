@@ -107,7 +107,7 @@ MegatronIndex::MegatronIndex(const MegatronPair& pair, std::size_t token_bytes)
   if (num_sequences > file_.size() || num_boundaries > file_.size() || num_boundaries == 0)
     refuse(fmt::format("{} sequences and {} boundaries of documents in {} bytes", num_sequences, num_boundaries,
                        file_.size()),
-           "as many as the file has bytes for, and one boundary at least");
+           "as many as the file has bytes for, and at least one boundary");
   num_sequences_ = static_cast<Index>(num_sequences);
   num_boundaries_ = static_cast<Index>(num_boundaries);
   const std::size_t wanted = documents_at() + 8 * num_boundaries;
@@ -128,7 +128,7 @@ MegatronIndex::MegatronIndex(const MegatronPair& pair, std::size_t token_bytes)
 }
 
 void MegatronIndex::refuse(std::string got, std::string wanted) const {
-  throw Error(ExitCode::data, {.what = "an .idx is damaged, does not fit its .bin, or is none of Megatron's",
+  throw Error(ExitCode::data, {.what = "an .idx is damaged, does not fit its .bin, or is not Megatron's",
                                .where = file_.path().string(),
                                .got = std::move(got),
                                .wanted = std::move(wanted),

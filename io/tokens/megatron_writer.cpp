@@ -19,11 +19,11 @@ void require_new(const Path& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error) &&
       (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > 0))
-    throw Error(ExitCode::write, {.what = "an output exists",
+    throw Error(ExitCode::write, {.what = "the output exists already",
                                   .where = path.string(),
                                   .got = "a file or directory of this name",
                                   .wanted = "a new name",
-                                  .todo = "choose another --output, or move away what is there"});
+                                  .todo = "choose another --output, or move the existing file away"});
 }
 
 const MegatronPair& checked(const MegatronPair& pair) {

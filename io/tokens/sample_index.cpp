@@ -36,7 +36,7 @@ void require_rows(const TokenFileInfo& file, const SampleOptions& options) {
                  .todo = fmt::format("set batch.sequence_length to {}, or pack the file with --sequence-length {}",
                                      file.row_length, sequence_length)});
   if (!options.separate_documents)
-    throw Error(ExitCode::data, {.what = "conversations of a row would see each other",
+    throw Error(ExitCode::data, {.what = "the conversations in a row would see each other",
                                  .where = file.path.string(),
                                  .got = "data.documents = \"joined\"",
                                  .wanted = "\"separate\", for a file in rows",
@@ -154,7 +154,7 @@ void require_documents(const TokenFile& file, std::optional<TokenId> document_en
   throw Error(ExitCode::data,
               {.what = "a token file does not say where its documents are",
                .where = file.info().path.string(),
-               .got = "tokens alone",
+               .got = "tokens without documents",
                .wanted = fmt::format("documents, for {}", key),
                .todo = "set data.document_end to the token id that ends each document, or pack the text again"});
 }

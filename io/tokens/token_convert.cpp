@@ -17,7 +17,7 @@ namespace {
 void refuse_input_as_output(const TokenFile& file, const Path& output) {
   std::error_code ignored;
   if (std::filesystem::equivalent(file.info().path, output, ignored))
-    throw Error(ExitCode::usage, {.what = "an input would be replaced by its own tokens",
+    throw Error(ExitCode::usage, {.what = "the output would replace an input",
                                   .where = output.string(),
                                   .got = "--output is an input",
                                   .wanted = "another name",
@@ -26,7 +26,7 @@ void refuse_input_as_output(const TokenFile& file, const Path& output) {
 
 // Of all inputs together, before anything is written.
 ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOptions& options) {
-  constexpr Index most_ids = std::numeric_limits<TokenId>::max();
+  constexpr Index max_ids = std::numeric_limits<TokenId>::max();
   ConvertSummary summary;
   summary.tokenizer = options.tokenizer;
   summary.vocab_size = options.tokenizer_size;
@@ -35,7 +35,7 @@ ConvertSummary check_inputs(const std::vector<TokenFile>& files, const ConvertOp
     require_same_tokenizer(info, summary.tokenizer, "convert the files of each tokenizer by themselves");
     file.verify_index();
     file.verify_checksum();
-    file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : most_ids, "--vocab-size");
+    file.check_vocabulary(options.vocab_size > 0 ? options.vocab_size : max_ids, "--vocab-size");
     if (options.tokenizer_size > 0)
       file.check_vocabulary(options.tokenizer_size, "the vocabulary of --tokenizer");
     if (info.bytes_per_token > 2)

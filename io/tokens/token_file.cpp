@@ -78,7 +78,7 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
                       fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
   if (header.version != 1 && header.version != 2)
     refuse_token_file(path, "token file of another format version", fmt::format("version {}", header.version),
-                      "version 1 or 2", "use the Espalier that wrote it, or pack the text again");
+                      "version 1 or 2", "use the version of Espalier that wrote it, or pack the text again");
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
     refuse_token_file(path, "token file with an unknown token type",
                       fmt::format("{} bytes per token", header.bytes_per_token), "2 or 4");

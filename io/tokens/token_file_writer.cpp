@@ -53,7 +53,7 @@ TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer,
                                   .where = left.path().string(),
                                   .got = fmt::format("XXH3-64 {:016x}", hasher_.xxh3_64()),
                                   .wanted = fmt::format("{:016x}", progress.payload_hash),
-                                  .todo = "start again: it is made anew"});
+                                  .todo = "run the command again; it starts from the beginning"});
   if (progress.num_documents == 0)
     return;
   const std::size_t bytes = ends_mark.begin.size() + progress.num_documents * sizeof(std::uint64_t);

@@ -56,12 +56,12 @@ TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> docum
 
 TokenFrequencies sample_frequencies(const std::vector<std::string>& files) {
   constexpr Index stretch = 4096;  // tokens
-  constexpr Index most_stretches = 256;
+  constexpr Index max_stretches = 256;
   std::vector<TokenFile> opened;
   TokenFrequencies frequencies;
   for (const std::string& file : files)
     frequencies.num_tokens += opened.emplace_back(file).num_tokens();
-  const Index every = std::max(stretch, frequencies.num_tokens / most_stretches);
+  const Index every = std::max(stretch, frequencies.num_tokens / max_stretches);
   std::unordered_map<TokenId, Index> counts;
   std::vector<TokenId> tokens;
   Index begin = 0;  // of the file, among the tokens of all; a stretch may lie in several files

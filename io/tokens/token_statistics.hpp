@@ -38,7 +38,7 @@ TokenStatistics count_tokens(const TokenFile& file, std::optional<TokenId> docum
 /// What can be said of token files without a model.
 struct TokenFrequencies {
   Index num_tokens = 0;     ///< in all files
-  double unigram_loss = 0;  ///< nats a token of a model that knows how often each token occurs, and nothing else
+  double unigram_loss = 0;  ///< nats per token of a model that knows how often each token occurs, and nothing else
 };
 
 /// From a million tokens, in stretches all over the files (a correction for those that are too rare to be seen is

@@ -11,19 +11,19 @@ namespace espalier {
 namespace {
 
 constexpr double close_enough = 0.05;  // of the wanted share, or of what is left for training where that is less
-constexpr Index most_slack = 1 << 16;  // bytes that are searched for the start of a line
+constexpr Index max_slack = 1 << 16;   // bytes that are searched for the start of a line
 
 // Bins of equal relative width, so narrow that two documents rarely meet in one: 32768 for each power of two, down to
 // shares that nobody wants.
 constexpr int bin_bits = 15;
-constexpr int least_exponent = -24;
-constexpr std::size_t num_bins = static_cast<std::size_t>(1 - least_exponent) << bin_bits;
+constexpr int min_exponent = -24;
+constexpr std::size_t num_bins = static_cast<std::size_t>(1 - min_exponent) << bin_bits;
 
 std::size_t bin_of(double random_number) {
   int exponent = 0;
   const double mantissa = std::frexp(random_number, &exponent);  // in [0.5, 1)
   const auto within = static_cast<std::size_t>((mantissa - 0.5) * 2 * (1 << bin_bits));
-  return (static_cast<std::size_t>(std::max(0, exponent - least_exponent)) << bin_bits) + within;
+  return (static_cast<std::size_t>(std::max(0, exponent - min_exponent)) << bin_bits) + within;
 }
 
 // The place in [from, to] that is nearest to `wanted` and may be a start, by what stands before and behind it.
@@ -106,7 +106,7 @@ ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
   const auto size = static_cast<double>(document.size());
   const auto part = static_cast<Index>(std::llround(share_of_cut_ * size));
   return {std::min(std::max(Index{1}, part), document.size() - 1),
-          std::min(most_slack, static_cast<Index>(slack_of_cut_ * size))};
+          std::min(max_slack, static_cast<Index>(slack_of_cut_ * size))};
 }
 
 Index tail_begin(const ReadAt& read, const Document& document, const ValidationSplit::Tail& tail) {

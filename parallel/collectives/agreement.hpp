@@ -9,9 +9,9 @@
 
 namespace espalier {
 
-/// Runs `attempt` on every rank and returns when it succeeded on all of them. If it threw on any, every rank throws
-/// the error of the lowest such rank, which is named: so no rank goes on, or waits, alone. Collective; `attempt` itself
-/// must not communicate. What is thrown that is no Error becomes one as by error_from(), on one rank, too.
+/// Runs `attempt` on every rank and returns when it succeeded on all of them. If it threw on any rank, every rank
+/// throws the error of the lowest such rank, with its number: so no rank continues, or waits, alone. Collective;
+/// `attempt` itself must not communicate. Other exceptions become an Error by error_from(), also on one rank.
 void attempt_together(const Communicator& communicator, ExitCode otherwise, const std::function<void()>& attempt);
 
 }  // namespace espalier

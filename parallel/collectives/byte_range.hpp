@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// Of an array that messages touch.
+/// Part of an array that a message reads or writes.
 struct ByteRange {
   std::size_t begin = 0;
   std::size_t bytes = 0;

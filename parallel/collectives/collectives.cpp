@@ -29,8 +29,7 @@ FlatTensor<T> part(const FlatTensor<T>& tensor, Index begin, Index count) {
 }
 
 void require_extent(const char* what, std::size_t extent, Index wanted) {
-  ESPALIER_ASSERT(static_cast<Index>(extent) == wanted,
-                  fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
+  ESPALIER_ASSERT(static_cast<Index>(extent) == wanted, fmt::format("{}: got {}, wanted {}", what, extent, wanted));
 }
 
 /// As many bytes from each rank, one after another, `stride` bytes apart.
@@ -47,14 +46,14 @@ MessageSet tensor_messages(const Communicator& communicator, const ExecSpace& ex
 }
 
 /// What messages touch of a tensor. The library goes on behind a deadline, and nothing keeps the caller's memory, or
-/// the scratch, until it has ended: it gets a twin, which the messages keep.
+/// the scratch, until it has ended: it gets a staging buffer, which the messages keep.
 template <class T>
 MpiBuffer<T> buffer_of(const Communicator& communicator, MessageSet& messages, const FlatTensor<T>& tensor) {
   if (!messages.calls_library())
     return {communicator, tensor};
-  MpiBuffer<T> twin(MessageAccess::staged, communicator, tensor);
-  messages.keep(twin);
-  return twin;
+  MpiBuffer<T> staging(MessageAccess::staged, communicator, tensor);
+  messages.keep(staging);
+  return staging;
 }
 
 /// Each rank sends `input` to all others: received holds their data by received_slot().
@@ -78,7 +77,7 @@ void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, c
   exchange_all(communicator, messages, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
   theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
   combine_in_rank_order(exec, data, received, count, communicator.rank(), communicator.size(), op);
-  settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
+  fence_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
 }
 
 /// Each rank owns a slice: it gets the others' values of it, adds in rank order, and hands the result to all.
@@ -149,26 +148,23 @@ void all_reduce(const ExecSpace& exec, const Communicator& communicator, const F
     all_reduce_piece(exec, communicator, part(data, begin, std::min(piece, count - begin)), op);
 }
 
-template <class T>
-void all_gather(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& output,
-                const FlatTensor<T>& input) {
+void all_gather(const ExecSpace& exec, const Communicator& communicator, const Bytes& output, const Bytes& input) {
   const int rank = communicator.rank();
-  const Index count = static_cast<Index>(input.extent(0));
-  require_extent("all_gather: output", output.extent(0), count * communicator.size());
-  const auto own = part(output, rank * count, count);
+  const Index bytes = static_cast<Index>(input.extent(0));
+  require_extent("all_gather: bytes of the output", output.extent(0), bytes * communicator.size());
+  const Bytes own = part(output, rank * bytes, bytes);
   if (own.data() != input.data())
     Kokkos::deep_copy(exec, own, input);
   if (communicator.size() == 1)
     return;
   const Region region("espalier::parallel::all_gather");
   MessageSet messages = tensor_messages(communicator, exec);
-  const MpiBuffer<T> all = buffer_of(communicator, messages, output);
-  all.load(exec, rank * count, count);
-  messages.start_all_gather(all.data() + rank * count, all.data(),
-                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
-                            tags::all_gather);
+  const auto all = buffer_of(communicator, messages, output);
+  all.load(exec, rank * bytes, bytes);
+  messages.start_all_gather(all.data() + rank * bytes, all.data(),
+                            equal_ranges(communicator.size(), input.extent(0), input.extent(0)), tags::all_gather);
   messages.wait("all_gather");
-  all.store(exec, 0, count * communicator.size());
+  all.store(exec, 0, bytes * communicator.size());
 }
 
 template <class T>
@@ -177,7 +173,7 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
   const int rank = communicator.rank();
   const int size = communicator.size();
   const Index count = static_cast<Index>(output.extent(0));
-  require_extent("reduce_scatter: input", input.extent(0), count * size);
+  require_extent("reduce_scatter: elements of the input", input.extent(0), count * size);
   const auto own = part(input, rank * count, count);
   if (own.data() != output.data())
     Kokkos::deep_copy(exec, output, own);
@@ -197,21 +193,42 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
     messages.wait("reduce_scatter");
     theirs.store(exec, 0, n * (size - 1));
     combine_in_rank_order(exec, part(output, begin, n), received, n, rank, size, ReduceOp::sum);
-    settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
+    fence_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
   }
 }
 
-template <class T>
-void broadcast(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, int root) {
+void broadcast(const ExecSpace& exec, const Communicator& communicator, const Bytes& data, int root) {
   if (communicator.size() == 1)
     return;
   const Region region("espalier::parallel::broadcast");
-  const Index count = static_cast<Index>(data.extent(0));
+  const Index bytes = static_cast<Index>(data.extent(0));
   MessageSet messages = tensor_messages(communicator, exec);
-  const MpiBuffer<T> buffer = buffer_of(communicator, messages, data);
-  buffer.load(exec, 0, count);
-  broadcast_bytes(communicator, std::move(messages), buffer.data(), bytes_of<T>(count), root);
-  buffer.store(exec, 0, count);
+  const auto buffer = buffer_of(communicator, messages, data);
+  buffer.load(exec, 0, bytes);
+  broadcast_bytes(communicator, std::move(messages), buffer.data(), data.extent(0), root);
+  buffer.store(exec, 0, bytes);
+}
+
+void all_gather(const Communicator& communicator, std::span<std::byte> output, std::span<const std::byte> input) {
+  require_extent("all_gather: bytes of the output", output.size(), std::ssize(input) * communicator.size());
+  MessageSet messages(communicator);
+  // Memory of the caller, which may go while the library still writes: so into memory that can stay.
+  const auto all = std::make_shared<std::vector<std::byte>>(output.size());
+  messages.keep(all);
+  std::byte* const own = all->data() + communicator.rank() * std::ssize(input);
+  std::copy(input.begin(), input.end(), own);
+  messages.start_all_gather(own, all->data(), equal_ranges(communicator.size(), input.size(), input.size()),
+                            tags::all_gather);
+  messages.wait("all_gather");
+  std::copy(all->begin(), all->end(), output.begin());
+}
+
+void broadcast(const Communicator& communicator, std::span<std::byte> data, int root) {
+  MessageSet messages(communicator);
+  const auto kept = std::make_shared<std::vector<std::byte>>(data.begin(), data.end());
+  messages.keep(kept);
+  broadcast_bytes(communicator, std::move(messages), kept->data(), data.size(), root);
+  std::copy(kept->begin(), kept->end(), data.begin());
 }
 
 }  // namespace impl
@@ -229,75 +246,10 @@ void barrier(const Communicator& communicator) {
   exchange_all(communicator, messages, others.data(), &here, 1, tags::barrier, "barrier");
 }
 
-template <class T>
-void all_reduce(const Communicator& communicator, std::span<T> data, ReduceOp op) {
-  if (communicator.size() == 1)
-    return;
-  std::vector<T> all(data.size() * static_cast<std::size_t>(communicator.size()));
-  all_gather(communicator, std::span<T>(all), std::span<const T>(data));
-  std::copy_n(all.begin(), data.size(), data.begin());
-  for (std::size_t i = data.size(); i < all.size(); ++i) {  // rank after rank
-    T& value = data[i % data.size()];
-    if (op == ReduceOp::sum)
-      value += all[i];
-    else if (value == value && ((op == ReduceOp::max) == (all[i] > value) || all[i] != all[i]))
-      value = all[i];
-  }
-}
-
-template <class T>
-void all_gather(const Communicator& communicator, std::span<T> output, std::span<const T> input) {
-  const auto count = static_cast<Index>(input.size());
-  const int rank = communicator.rank();
-  require_extent("all_gather: output", output.size(), count * communicator.size());
-  MessageSet messages(communicator);
-  // Memory of the caller, which may go while the library still writes: so into memory that can stay.
-  const auto all = std::make_shared<std::vector<T>>(output.size());
-  messages.keep(all);
-  std::copy(input.begin(), input.end(), all->begin() + rank * count);
-  messages.start_all_gather(all->data() + rank * count, all->data(),
-                            equal_ranges(communicator.size(), bytes_of<T>(count), bytes_of<T>(count)),
-                            tags::all_gather);
-  messages.wait("all_gather");
-  std::copy(all->begin(), all->end(), output.begin());
-}
-
-template <class T>
-void broadcast(const Communicator& communicator, std::span<T> data, int root) {
-  MessageSet messages(communicator);
-  const auto kept = std::make_shared<std::vector<T>>(data.begin(), data.end());
-  messages.keep(kept);
-  broadcast_bytes(communicator, std::move(messages), kept->data(), data.size_bytes(), root);
-  std::copy(kept->begin(), kept->end(), data.begin());
-}
-
-#define ESPALIER_INSTANTIATE_MOVES(T)                                                                                \
-  template void impl::all_gather(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&); \
-  template void impl::broadcast(const ExecSpace&, const Communicator&, const FlatTensor<T>&, int);                   \
-  template void all_gather(const Communicator&, std::span<T>, std::span<const T>);                                   \
-  template void broadcast(const Communicator&, std::span<T>, int)
-#define ESPALIER_INSTANTIATE_SUMS(T)                                                                     \
+#define ESPALIER_INSTANTIATE(T)                                                                          \
   template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp); \
-  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&)
-#define ESPALIER_INSTANTIATE_SPAN_SUMS(T) template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
-
-ESPALIER_INSTANTIATE_MOVES(float);
-ESPALIER_INSTANTIATE_MOVES(double);
-ESPALIER_INSTANTIATE_MOVES(std::int32_t);
-ESPALIER_INSTANTIATE_MOVES(std::int64_t);
-ESPALIER_INSTANTIATE_MOVES(bfloat16);
-ESPALIER_INSTANTIATE_MOVES(float16);
-ESPALIER_INSTANTIATE_MOVES(unsigned char);
-ESPALIER_INSTANTIATE_MOVES(char);
-ESPALIER_INSTANTIATE_SUMS(float);
-ESPALIER_INSTANTIATE_SUMS(double);
-ESPALIER_INSTANTIATE_SUMS(bfloat16);
-ESPALIER_INSTANTIATE_SUMS(float16);
-ESPALIER_INSTANTIATE_SUMS(std::int32_t);
-ESPALIER_INSTANTIATE_SUMS(std::int64_t);
-ESPALIER_INSTANTIATE_SPAN_SUMS(float);
-ESPALIER_INSTANTIATE_SPAN_SUMS(double);
-ESPALIER_INSTANTIATE_SPAN_SUMS(std::int32_t);
-ESPALIER_INSTANTIATE_SPAN_SUMS(std::int64_t);
+  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&);
+ESPALIER_FOR_SUMMED_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

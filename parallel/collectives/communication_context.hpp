@@ -12,7 +12,7 @@
 #include "parallel/collectives/transport.hpp"
 #include "parallel/collectives/wait.hpp"
 #include "parallel/observe/job_clock.hpp"
-#include "parallel/observe/position.hpp"
+#include "parallel/observe/rank_progress.hpp"
 #include "parallel/observe/timeline.hpp"
 
 namespace espalier {
@@ -21,12 +21,12 @@ namespace espalier {
 struct CommunicationContext {
   WaitSettings wait;
   std::size_t max_message_bytes = std::size_t{1} << 30;  ///< longer messages go in pieces: MPI counts are int
-  int most_direct_ranks = default_most_direct_ranks;     ///< larger groups leave collectives to the MPI library
+  int max_direct_ranks = default_max_direct_ranks;       ///< larger groups leave collectives to the MPI library
   std::shared_ptr<MessageHook> message_hook = nullptr;
   JobClock clock;
-  PositionWriter position;
+  ProgressWriter rank_progress;
   Timeline timeline;
-  StepObservers observers{&position, &timeline};              ///< of a copy: those of the original
+  StepObservers observers{&rank_progress, &timeline};         ///< of a copy: those of the original
   Transport transport = Transport::host_memory;               ///< of tensors, where no device link carries them
   std::shared_ptr<DeviceLinkFactory> device_links = nullptr;  ///< of Transport::nccl
   int ranks_per_device = 1;                                   ///< the most of any

@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/collectives/communicator.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <numeric>
 
+#include "core/error.hpp"
 #include "parallel/collectives/mpi_check.hpp"
+#include "parallel/collectives/wait.hpp"
 #include "parallel/device/device_stream.hpp"
 
 namespace espalier {
@@ -47,7 +51,7 @@ std::shared_ptr<impl::CommunicatorState> make_state(MPI_Comm handle, std::string
   ESPALIER_MPI(MPI_Group_free(&group));
   ESPALIER_MPI(MPI_Group_free(&world));
   state->id = id_of(*state);
-  if (state->size > state->context->most_direct_ranks)
+  if (state->size > state->context->max_direct_ranks)
     state->context->observers.collective_begins(state->id, 0);
   return state;
 }
@@ -67,7 +71,19 @@ impl::CommunicatorState::~CommunicatorState() {
 
 Communicator::Communicator(MPI_Comm parent, std::string name, std::shared_ptr<CommunicationContext> context) {
   MPI_Comm handle;
-  ESPALIER_MPI(MPI_Comm_dup(parent, &handle));
+  MPI_Request request;
+  ESPALIER_MPI(MPI_Comm_idup(parent, &handle, &request));  // MPI_Comm_dup spins, though other ranks need the core
+  Waiter waiter(context->wait);
+  for (int is_made = 0; is_made == 0;) {
+    ESPALIER_MPI(MPI_Test(&request, &is_made, MPI_STATUS_IGNORE));
+    if (is_made == 0 && !waiter.pause())
+      throw Error(ExitCode::communication,
+                  {.what = "a communicator was not made in time",
+                   .where = name,
+                   .got = fmt::format("waited {:.1f} s without success", waiter.seconds()),
+                   .wanted = "all of its ranks to call for it",
+                   .todo = "look for a rank that is stuck; if all are only slow, raise run.communication_timeout"});
+  }
   state_ = make_state(handle, std::move(name), std::move(context));
 }
 
@@ -103,7 +119,7 @@ void Communicator::open_device_edges(int tag, int step, bool is_ring) const {
 
 DeviceEdge* Communicator::device_edge(int tag, int sender, int receiver) const {
   const auto found = state_->device_edges.find({tag, sender, receiver});
-  return found == state_->device_edges.end() || state_->edges_rest ? nullptr : &found->second;
+  return found == state_->device_edges.end() || state_->edges_are_paused ? nullptr : &found->second;
 }
 
 Communicator Communicator::duplicate(std::string name) const {

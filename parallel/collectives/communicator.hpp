@@ -23,7 +23,7 @@ struct Traffic {
   std::uint64_t messages = 0;
 };
 
-/// One direction of messages of one kind between two ranks: in a stream of its own nothing is in its way.
+/// One direction of messages of one kind between two ranks, on a stream of its own, so that no other message delays it.
 struct DeviceEdge {
   std::unique_ptr<DeviceLink> link;
   ExecSpace stream;
@@ -39,13 +39,13 @@ struct CommunicatorState {
   std::vector<int> world_ranks;  // by rank
   std::shared_ptr<CommunicationContext> context;
   Traffic traffic;
-  std::uint32_t id = 0;               // the same on its ranks; another of another communicator with ranks of ours
+  std::uint32_t id = 0;               // the same on its ranks, and unique among the communicators of each rank
   std::uint64_t num_collectives = 0;  // begun by the MPI library
-  std::vector<std::uint64_t> begun;   // of them, by rank, as far as a roll call has told
+  std::vector<std::uint64_t> begun;   // of them, by rank, as far as find_missing_ranks() has asked
   Tensor<unsigned char, 1> scratch;
   std::unique_ptr<DeviceLink> device_link;
   std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
-  bool edges_rest = false;
+  bool edges_are_paused = false;
 
   CommunicatorState() = default;
   CommunicatorState(const CommunicatorState&) = delete;
@@ -54,8 +54,8 @@ struct CommunicatorState {
 };
 }  // namespace impl
 
-/// Owns a duplicated or split MPI communicator, so that our messages never meet anybody else's. Passed explicitly;
-/// there is no global one. Move-only.
+/// Owns a duplicated or split MPI communicator, so that our messages never match those of other code. It is passed
+/// explicitly; there is no global one. Move-only.
 class Communicator {
  public:
   /// Duplicates `parent` (collective).
@@ -76,16 +76,16 @@ class Communicator {
   /// Same ranks, separate messages; collective.
   Communicator duplicate(std::string name) const;
 
-  /// From now on tensors go between these ranks behind the kernels of a stream, where the job has device links (NCCL);
-  /// elsewhere nothing changes. Collective.
+  /// From now on device links (NCCL) carry tensors between these ranks, enqueued on a stream. Without device links
+  /// nothing changes. Collective.
   void open_device_link() const;
 
-  /// The same for messages with `tag` from each rank to the one `step` further on: around the ring, or along the line.
+  /// The same for messages with `tag` from each rank to rank + `step`; with `is_ring` also from the last to the first.
   /// Collective.
   void open_device_edges(int tag, int step, bool is_ring) const;
 
-  /// While they rest MPI carries the messages. Collective, between messages.
-  void rest_device_edges(bool rest) const { state_->edges_rest = rest; }
+  /// While they are paused MPI carries the messages. Collective, between messages.
+  void pause_device_edges(bool pause) const { state_->edges_are_paused = pause; }
 
   /// nullptr: MPI carries them.
   DeviceLink* device_link() const { return state_->device_link.get(); }
@@ -98,17 +98,17 @@ class Communicator {
   void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
   void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
 
-  /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
+  /// Keeps the progress of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
-  void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }
-  /// Whom to tell what this rank does; among them:
+  void keep_progress_in(RankProgress* place) const { state_->context->rank_progress.keep_in(place); }
+  /// All that observe this rank; among them:
   StepObservers& observers() const { return state_->context->observers; }
-  PositionWriter& position() const { return state_->context->position; }
+  ProgressWriter& rank_progress() const { return state_->context->rank_progress; }
   Timeline& timeline() const { return state_->context->timeline; }
   const JobClock& clock() const { return state_->context->clock; }
 
   /// For tests: larger groups leave collectives to the MPI library. All ranks alike, between messages.
-  void set_most_direct_ranks(int ranks) const { state_->context->most_direct_ranks = ranks; }
+  void set_max_direct_ranks(int ranks) const { state_->context->max_direct_ranks = ranks; }
 
   /// For tests: messages longer than this go in pieces.
   void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }

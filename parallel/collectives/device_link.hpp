@@ -15,7 +15,7 @@ namespace espalier {
 
 class Communicator;
 
-/// Of a message between device memories: what leaves, or where what comes is to lie.
+/// A message between device memories: what to send, or where to receive.
 struct DeviceMessage {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -23,24 +23,24 @@ struct DeviceMessage {
   bool incoming = false;
 };
 
-/// What a link is to be used for: it need not hold more memory, and no more of the GPU, than that.
+/// What a link will be used for: it takes no more memory, and no more of the GPU, than that needs.
 struct LinkUse {
   int only_sender = -1;  ///< rank in the communicator: the one member that sends; -1: all do
   int max_blocks = 0;    ///< of threads that carry a group of messages; 0: as many as NCCL likes
 };
 
-/// Moves device memory between some ranks of a communicator without MPI. Messages bear no tags: between two ranks they
-/// are matched in the order in which both enqueue them. One link is used from one stream at a time.
+/// Sends device memory between some ranks of a communicator without MPI. Messages have no tags: between two ranks they
+/// match in the order in which both enqueue them. One link is used from one stream at a time.
 class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// Enqueues the messages on `stream`, as one group, in which none waits for another; returns at once. What `stream`
-  /// is given from now on finds them done. @throws Error (ExitCode::communication) when the link has failed.
+  /// Enqueues the messages on `stream` as one group, in which none waits for another, and returns at once. What is
+  /// enqueued on `stream` next finds them done. @throws Error (ExitCode::communication) when the link has failed.
   virtual void exchange(const ExecSpace& stream, std::span<const DeviceMessage> messages, const std::string& what) = 0;
 };
 
-/// Makes links. One a job, in its CommunicationContext; none where MPI moves everything.
+/// Makes links. One a job, in its CommunicationContext; none where MPI carries everything.
 class DeviceLinkFactory {
  public:
   virtual ~DeviceLinkFactory() = default;
@@ -49,16 +49,16 @@ class DeviceLinkFactory {
   virtual std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
                                               const std::string& name, const LinkUse& use) = 0;
 
-  /// Device memory that was free before this rank's links were made and is not any more: in no ledger, and an estimate,
-  /// as others may use the device, too.
+  /// Device memory that this rank's links have taken, by the free memory before and after. It is in no ledger, and an
+  /// estimate, as others may use the device, too.
   virtual std::size_t device_bytes() const { return 0; }
 
-  /// @throws Error (ExitCode::communication) when a link of this rank has failed since: what, and of whom. To be asked
-  /// while the host waits for something else.
+  /// Called while the host waits for something else.
+  /// @throws Error (ExitCode::communication) when a link of this rank has failed: which, and between which ranks
   virtual void require_alive() const {}
 
-  /// This rank has failed: what its links have on streams is called off, whatever other ranks do.
-  virtual void abandon(const Error& /*reason*/) {}
+  /// This rank has failed: its links are aborted, with what they have on streams, whatever other ranks do.
+  virtual void abort(const Error& /*reason*/) {}
 };
 
 /// nccl_link.cpp; device_link_none.cpp where NCCL is not built in: false, nullptr.

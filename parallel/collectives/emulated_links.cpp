@@ -36,7 +36,7 @@ double EmulatedLinks::scale(std::string_view communicator) const {
 void emulate_links(const Communicator& world, const EmulatedLinks& links) {
   CommunicationContext& context = *world.state()->context;
   context.message_hook = links.on() ? std::make_shared<EmulatedNetwork>(links) : nullptr;
-  context.wait.naps = links.on();
+  context.wait.always_sleeps = links.on();
 }
 
 }  // namespace espalier

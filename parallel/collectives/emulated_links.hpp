@@ -17,15 +17,15 @@ struct LinkSpeed {
   double bytes_per_second = 0;  ///< 0: without limit
 };
 
-/// A fault to be found: what one rank of the world sends to another arrives later.
+/// An injected fault: what one rank of the world sends to another arrives later.
 struct LinkDelay {
   int from = -1;
   int to = -1;
   double seconds = 0;
 };
 
-/// A network to be imitated: a message is complete at its receiver no sooner than this would have brought it. Each
-/// rank has one link of each tier, on which its messages go one after another.
+/// An emulated network: a message is complete at its receiver no sooner than on this network. Each rank has one link of
+/// each tier, which carries its messages one after another.
 struct EmulatedLinks {
   LinkSpeed within_node;
   LinkSpeed between_nodes;
@@ -46,7 +46,7 @@ struct EmulatedLinks {
   static bool slow(const LinkSpeed& link) { return link.latency > 0 || link.bytes_per_second > 0; }
 };
 
-/// When this rank's links will have sent what they were given so far.
+/// When this rank's links will have sent the messages so far.
 class LinkQueue {
  public:
   /// Queues a message at time `now`; returns when it reaches its receiver.
@@ -63,8 +63,8 @@ class LinkQueue {
   std::array<double, 2> free_at_{};  // seconds of the job's clock, by tier
 };
 
-/// From now on the messages of the whole job take the time of these links, and waits sleep between polls; with links
-/// that are not slow, neither. Collective, between messages.
+/// From now on the messages of the whole job take the time of these links, and waits sleep between polls. Links that
+/// are not slow switch both off. Collective, between messages.
 void emulate_links(const Communicator& world, const EmulatedLinks& links);
 
 }  // namespace espalier

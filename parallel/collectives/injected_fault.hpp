@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// A mistake made on purpose, so that `espalier verify` can show that it would find it. What trains knows nothing of
-/// it: it is handed wrong things (training/verify/fault_injection.hpp).
+/// A fault that `espalier verify` injects, to show that it finds it. The trainer knows nothing of it: it gets wrong
+/// inputs (training/verify/fault_injection.hpp).
 enum class InjectedFault {
   none,
   drop_all_reduce,     ///< one sum over the tensor axis is left out
@@ -41,7 +41,7 @@ inline ReductionCommunicators with_fault(InjectedFault fault, ReductionCommunica
       entry = replicas;
     entry.key = key;
     if (fault == InjectedFault::no_copies_sum)
-      entry.second = nullptr;
+      entry.second_level = nullptr;
   }
   return communicators;
 }

@@ -57,7 +57,7 @@ std::size_t sum_of_bytes(std::span<const ByteRange> ranges) {
 
 bool MessageSet::calls_library() const {
   const CommunicationContext& context = *state_->context;
-  return link_ == nullptr && context.message_hook == nullptr && state_->size > context.most_direct_ranks;
+  return link_ == nullptr && context.message_hook == nullptr && state_->size > context.max_direct_ranks;
 }
 
 void MessageSet::start_all_to_all(const void* input, std::span<const ByteRange> to, void* output,
@@ -135,7 +135,7 @@ void MessageSet::gather_stamps() {
   --state_->traffic.messages;  // stamps are not counted
 }
 
-/// Told to the observers: the request names nobody, so others must know how far each rank has come.
+/// For the observers: the request names nobody, so others must know how far each rank has come.
 MPI_Request& MessageSet::begin_collective(std::size_t bytes) {
   ++state_->traffic.messages;
   state_->traffic.bytes += bytes;

@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// What comes between a rank and MPI: late messages, for tests and rehearsals. A training run has none.
+/// Intercepts messages between a rank and MPI, to delay them in tests and rehearsals. A training run has none.
 class MessageHook {
  public:
   struct Message {
@@ -23,7 +23,7 @@ class MessageHook {
   /// Called before a message leaves.
   virtual void before_send() {}
 
-  /// Whether arrives_at() is asked: then every message carries a stamp. The same on all ranks.
+  /// Whether arrives_at() is called: then every message has a timestamp. The same on all ranks.
   virtual bool sets_arrivals() const { return false; }
 
   /// When the receiver may have the message, by the job's clock; it waits for MPI, too.

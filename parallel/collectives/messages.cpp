@@ -10,8 +10,8 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "parallel/collectives/missing_ranks.hpp"
 #include "parallel/collectives/mpi_check.hpp"
-#include "parallel/collectives/roll_call.hpp"
 
 namespace espalier {
 MessageSet::~MessageSet() {
@@ -47,7 +47,7 @@ void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bo
   if (bytes == 0)
     return;
   if (link_ != nullptr) {
-    queued_.push_back({const_cast<void*>(data), bytes, peer, false});
+    next_group_.push_back({const_cast<void*>(data), bytes, peer, false});
     ++state_->traffic.messages;
     state_->traffic.bytes += bytes;
     return;
@@ -81,7 +81,7 @@ void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag, bool 
   if (bytes == 0)
     return;
   if (link_ != nullptr) {
-    queued_.push_back({data, bytes, peer, true});
+    next_group_.push_back({data, bytes, peer, true});
     return;
   }
   if (stamped || are_all_stamped())
@@ -124,9 +124,9 @@ void MessageSet::require_success(int code) {
 }
 
 void MessageSet::enqueue_messages(const std::string& what) {
-  if (!queued_.empty())
-    link_->exchange(*stream_, queued_, what);
-  queued_.clear();
+  if (!next_group_.empty())
+    link_->exchange(*stream_, next_group_, what);
+  next_group_.clear();
 }
 
 bool MessageSet::test() {
@@ -196,7 +196,7 @@ void MessageSet::wait(const std::string& what, const std::function<void()>& mean
     if (state_->context->device_links != nullptr)
       state_->context->device_links->require_alive();
     if (!waiter.pause())
-      give_up(what, waiter.seconds());  // nobody is told of an end: the position goes on saying what was waited for
+      give_up(what, waiter.seconds());  // observers see no end of the wait: the progress keeps what was waited for
   }
   if (note.noted())
     state_->context->observers.wait_ends();
@@ -222,17 +222,17 @@ std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
 }
 
 void MessageSet::note_wait(const std::string& what) const {
-  std::array<int, Position::max_peers> peers{};
+  std::array<int, RankProgress::max_peers> peers{};
   state_->context->observers.wait_begins(what, state_->name, state_->traffic.messages, silent_peers(peers));
   if (const std::uint64_t collective = pending_collective(); collective > 0)
     state_->context->observers.collective_waits(state_->id, collective);
 }
 
 void MessageSet::refresh_wait() const {
-  std::array<int, Position::max_peers> peers{};
+  std::array<int, RankProgress::max_peers> peers{};
   state_->context->observers.wait_goes_on(silent_peers(peers));
   if (pending_collective() > 0)
-    impl::answer_roll_call(*state_);
+    impl::answer_missing_ranks(*state_);
 }
 
 void MessageSet::note_missing(std::span<const int> ranks) const {
@@ -246,7 +246,7 @@ void MessageSet::give_up(const std::string& what, double seconds) const {
   std::set<std::string> silent;
   std::set<std::string> deaf;
   if (const std::uint64_t collective = pending_collective(); collective > 0) {
-    const std::vector<int> missing = impl::call_roll(*state_, collective);
+    const std::vector<int> missing = impl::find_missing_ranks(*state_, collective);
     for (const int rank : missing)
       silent.insert(describe(rank));
     note_missing(missing);
@@ -263,15 +263,15 @@ void MessageSet::give_up(const std::string& what, double seconds) const {
   if (!deaf.empty())
     got += fmt::format("{}not taken by {}", got.empty() ? "" : "; ", fmt::join(deaf, ", "));
   if (got.empty())
-    got = "all ranks have begun it, and it has no end";
+    got = "all ranks have begun it, but it does not end";
   throw Error(ExitCode::communication,
-              {.what = fmt::format("waited {:.1f} s for {}, in vain", seconds, what),
+              {.what = fmt::format("waited {:.1f} s for {} without success", seconds, what),
                .where = fmt::format(
                    "communicator {}, rank {} of {} (world rank {}), after {} messages sent", state_->name, state_->rank,
                    state_->size, state_->world_ranks[static_cast<std::size_t>(state_->rank)], state_->traffic.messages),
                .got = got,
                .wanted = fmt::format("an answer within {:g} s", state_->context->wait.deadline_seconds),
-               .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});
+               .todo = "look at what the named ranks do; if they are only slow, raise run.communication_timeout"});
 }
 
 std::string MessageSet::describe(int peer) const {

@@ -20,13 +20,13 @@
 
 namespace espalier {
 
-/// Message tags, unlike for unlike purposes. Collectives have tags of their own, so that ranks that disagree about
-/// which collective comes next run into the deadline instead of taking one's data for the other's.
+/// Message tags, one for each purpose. Collectives have tags of their own: ranks that disagree about the next
+/// collective run into the deadline instead of mixing up their data.
 namespace tags {
 inline constexpr int activations = 1;  ///< pipeline, forward
 inline constexpr int gradients = 2;    ///< pipeline, backward
 inline constexpr int data = 3;
-inline constexpr int ready = 4;  ///< the receiver waits
+inline constexpr int ready = 4;  ///< the receiver is ready
 inline constexpr int all_reduce_scatter = 16384;
 inline constexpr int all_reduce_gather = 16385;
 inline constexpr int all_gather = 16386;
@@ -38,22 +38,22 @@ inline constexpr int clock = 16391;
 inline constexpr int gather_texts = 16392;
 inline constexpr int link_id = 16393;
 inline constexpr int weights = 16394;
-inline constexpr int roll_call = 16395;
+inline constexpr int missing_ranks = 16395;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 
-/// Sends and receives that are waited for together. Every message of Espalier passes through here: this is the one
-/// place that counts bytes, cuts long messages, asks the hook, checks lengths and watches the deadline.
+/// Sends and receives that are waited for together. Every message of Espalier passes through here: only this class
+/// counts bytes, cuts long messages, calls the hook, checks lengths and watches the deadline.
 /// The caller keeps the buffers alive until test() or wait() says that all is done.
 ///
-/// A message may be preceded by a stamp: when it was sent, and when it may be taken. All are where the hook says when,
-/// others where both sides ask for it. Stamps are not counted as traffic.
+/// A message may be preceded by a timestamp: when it was sent, and when it may be received. With a hook that sets
+/// arrivals every message has one, else those that both sides ask for. Timestamps are not counted as traffic.
 class MessageSet {
  public:
-  /// Of memory that MPI reaches.
+  /// For memory that MPI reaches.
   explicit MessageSet(const Communicator& communicator) : state_(communicator.state()) {}
-  /// Of tensors: over `link`, behind the work in `stream`, where there is one; test() and wait() then enqueue the
-  /// messages and are done, as what is enqueued next comes behind them. nullptr: by MPI.
+  /// For tensors: over `link`, enqueued on `stream`. test() and wait() then enqueue the messages and are done: what is
+  /// enqueued next runs after them. Without a link (nullptr): by MPI.
   MessageSet(const Communicator& communicator, DeviceLink* link, const ExecSpace& stream)
       : state_(communicator.state()), link_(link) {
     if (link != nullptr)
@@ -69,24 +69,24 @@ class MessageSet {
   void send(const void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
   void receive(void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
 
-  // Collectives: every rank of the communicator starts them, in one order. Groups of up to `most_direct_ranks` (see
-  // CommunicationContext), and all where a hook or a device link stands in between, exchange messages directly, and
-  // only there do tags tell collectives apart. Larger groups leave them to the MPI library, which counts as one
-  // message. `ranges`, one for each rank: none is begun for ours.
+  // Collectives: every rank of the communicator starts them, in one order. Groups of up to `max_direct_ranks` (see
+  // CommunicationContext), and all groups with a hook or a device link, exchange messages directly; only these use the
+  // tags. Larger groups call the MPI library, which counts as one message. Ranges are one for each rank; ours is not
+  // sent.
 
   /// Range to[r] of `input` goes to rank r, whose message for us lands in range from[r] of `output`.
   void start_all_to_all(const void* input, std::span<const ByteRange> to, void* output, std::span<const ByteRange> from,
                         int tag, bool stamped = false);
   /// `own`, of slices[rank].bytes, goes to all; theirs land in `output`. Ours may be written there, too.
   void start_all_gather(const void* own, void* output, std::span<const ByteRange> slices, int tag);
-  /// By the library only: where calls_library().
+  /// Only where calls_library().
   void start_broadcast(void* data, std::size_t bytes, int root);
   void start_barrier();
-  /// Whether the library carries collectives of these ranks.
+  /// Whether the MPI library carries the collectives of these ranks.
   bool calls_library() const;
 
-  /// `owner`, which is copied, holds memory of messages. The library can be kept neither from reading nor from writing
-  /// it: a set that is destroyed before its collectives have ended leaks what it keeps.
+  /// Keeps a copy of `owner`, which holds the memory of messages. A collective of the MPI library cannot be cancelled:
+  /// a set that is destroyed before its collectives have ended leaks what it keeps.
   template <class Owner>
   void keep(const Owner& owner) {
     kept_.push_back(std::make_shared<const Owner>(owner));
@@ -103,14 +103,14 @@ class MessageSet {
   /// @throws Error (ExitCode::communication): the deadline has passed.
   [[noreturn]] void give_up(const std::string& what, double seconds) const;
 
-  /// Tells the observers that this rank waits for these messages; again now and then, as some arrive.
+  /// Notifies the observers that this rank waits for these messages; again now and then, as some arrive.
   void note_wait(const std::string& what) const;
   void refresh_wait() const;
 
   /// When the stamped messages received last were sent (the latest of them), by the job's clock; 0: none yet.
   double sent_at() const { return sent_at_; }
 
-  bool empty() const { return requests_.empty() && queued_.empty(); }
+  bool empty() const { return requests_.empty() && next_group_.empty(); }
   const WaitSettings& wait_settings() const { return state_->context->wait; }
 
  private:
@@ -152,15 +152,15 @@ class MessageSet {
   std::vector<double> gathered_stamps_;  // by rank: when they began the collective
   std::deque<Slices> slices_;            // of collectives under way
   std::vector<std::shared_ptr<const void>> kept_;
-  bool landed_ = false;  // MPI has them all; the hook may let them arrive later
+  bool landed_ = false;  // MPI has received all; the hook may let them arrive later
   double arrives_at_ = 0;
   double sent_at_ = 0;
   DeviceLink* link_ = nullptr;
-  std::optional<ExecSpace> stream_;    // none is made before Kokkos runs
-  std::vector<DeviceMessage> queued_;  // of the next group
+  std::optional<ExecSpace> stream_;        // none is made before Kokkos runs
+  std::vector<DeviceMessage> next_group_;  // of the next group
 };
 
-/// Keeps the observers of this rank up to date during one wait; not for waits too short to be seen.
+/// Notifies the observers of this rank of one wait, if it is long enough to be seen.
 class WaitNote {
  public:
   /// After each poll in vain. `what()` makes the text, once.

@@ -5,7 +5,7 @@
 namespace espalier {
 
 MessageAccess message_access(const Communicator& communicator) {
-  return communicator.device_link() != nullptr ? MessageAccess::queued : mpi_access(communicator);
+  return communicator.device_link() != nullptr ? MessageAccess::enqueued : mpi_access(communicator);
 }
 
 MessageAccess mpi_access(const Communicator& communicator) {
@@ -14,8 +14,8 @@ MessageAccess mpi_access(const Communicator& communicator) {
   return direct ? MessageAccess::direct : MessageAccess::staged;
 }
 
-void settle_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason) {
-  if (message_access(communicator) != MessageAccess::queued)
+void fence_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason) {
+  if (message_access(communicator) != MessageAccess::enqueued)
     compat::fence(exec, reason);
 }
 

@@ -13,21 +13,21 @@ namespace espalier {
 template <class T>
 using FlatTensor = Kokkos::View<T*, Kokkos::LayoutRight, MemSpace>;
 
-/// How messages get at a tensor. Here alone is decided which way they go.
+/// How messages reach a tensor. Only message_access() and mpi_access() decide it.
 enum class MessageAccess {
-  direct,  ///< MPI reaches it: kernels must be done before
-  staged,  ///< MPI reaches a host twin only
-  queued   ///< a device link moves it behind the kernels: there is nothing to wait for
+  direct,   ///< MPI reaches it: kernels must be done before
+  staged,   ///< MPI reaches a staging buffer on the host only
+  enqueued  ///< a device link moves it behind the kernels: there is nothing to wait for
 };
 MessageAccess message_access(const Communicator& communicator);
 /// Of messages that go by MPI, whether or not the communicator has a device link.
 MessageAccess mpi_access(const Communicator& communicator);
 
-/// For memory that messages touch next: waits for the kernels on `exec`, where messages are not enqueued behind them.
-void settle_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason);
+/// Waits for the kernels on `exec` before messages read or write memory, unless these are enqueued behind the kernels.
+void fence_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason);
 
-/// The memory that messages touch in place of a tensor: the tensor itself where they reach it, else a host twin. Copies
-/// happen in load() and store() only; without a twin both are a fence, or nothing.
+/// The memory that messages read and write for a tensor: the tensor itself where they reach it, else a staging buffer
+/// on the host. Only load() and store() copy; without a staging buffer they are a fence, or nothing.
 template <class T>
 class MpiBuffer {
  public:
@@ -39,35 +39,35 @@ class MpiBuffer {
     if (access_ != MessageAccess::staged)
       return;
     block_ = communicator.state()->context->pinned.take(tensor.extent(0) * sizeof(T));
-    twin_ = Twin(reinterpret_cast<T*>(block_->data()), tensor.extent(0));
+    staging_ = Staging(reinterpret_cast<T*>(block_->data()), tensor.extent(0));
   }
 
-  T* data() const { return twin_.data() != nullptr ? twin_.data() : tensor_.data(); }
+  T* data() const { return staging_.data() != nullptr ? staging_.data() : tensor_.data(); }
 
-  /// Before something is received: MPI writes at once, and kernels on `exec` may still read what is overwritten.
-  void vacate(const ExecSpace& exec) const {
+  /// Call before a receive: MPI writes at once, and kernels on `exec` may still read what is overwritten.
+  void prepare_receive(const ExecSpace& exec) const {
     if (access_ == MessageAccess::direct)
       compat::fence(exec, "espalier::parallel: nobody reads what MPI overwrites");
   }
 
   /// Makes elements [begin, begin + count) ready to be sent.
   void load(const ExecSpace& exec, Index begin, Index count) const {
-    if (twin_.data() != nullptr)
-      Kokkos::deep_copy(exec, part(twin_, begin, count), part(tensor_, begin, count));
-    if (access_ != MessageAccess::queued)
+    if (staging_.data() != nullptr)
+      Kokkos::deep_copy(exec, part(staging_, begin, count), part(tensor_, begin, count));
+    if (access_ != MessageAccess::enqueued)
       compat::fence(exec, "espalier::parallel: the data is complete before MPI reads it");
   }
 
   /// Makes received elements [begin, begin + count) visible to kernels on `exec`.
   void store(const ExecSpace& exec, Index begin, Index count) const {
-    if (twin_.data() == nullptr)
+    if (staging_.data() == nullptr)
       return;
-    Kokkos::deep_copy(exec, part(tensor_, begin, count), part(twin_, begin, count));
-    compat::fence(exec, "espalier::parallel: the twin may be written again");
+    Kokkos::deep_copy(exec, part(tensor_, begin, count), part(staging_, begin, count));
+    compat::fence(exec, "espalier::parallel: the staging buffer may be written again");
   }
 
  private:
-  using Twin = Kokkos::View<T*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>;
+  using Staging = Kokkos::View<T*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>;
 
   template <class View>
   static auto part(const View& view, Index begin, Index count) {
@@ -77,7 +77,7 @@ class MpiBuffer {
   Tensor<T, 1> tensor_;
   MessageAccess access_ = MessageAccess::direct;
   std::shared_ptr<const PinnedPool::Block> block_;
-  Twin twin_;  // at the front of the block
+  Staging staging_;  // at the front of the block
 };
 
 /// A contiguous tensor of any rank as a window of rank 1.

@@ -34,7 +34,7 @@ ncclUniqueId agree_on_id(const Communicator& communicator, const std::vector<int
   return id;
 }
 
-/// ncclCommInitRank waits for all members and cannot be called off: a thread of its own does, and the deadline holds.
+/// ncclCommInitRank waits for all members and cannot be aborted: a thread of its own does, and the deadline holds.
 ncclComm_t start_communicator(const Communicator& communicator, const ncclUniqueId& id, int size, int rank,
                               const std::string& name, int max_blocks) {
   int device = 0;
@@ -53,12 +53,13 @@ ncclComm_t start_communicator(const Communicator& communicator, const ncclUnique
   Waiter waiter(communicator.context().wait);
   while (started.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
     if (!waiter.pause())
-      throw Error(ExitCode::communication,
-                  {.what = fmt::format("waited {:.1f} s for NCCL to connect {}, in vain", waiter.seconds(), name),
-                   .where = fmt::format("member {} of {}", rank, size),
-                   .got = "not all ranks answer",
-                   .wanted = fmt::format("a connection within {:g} s", communicator.context().wait.deadline_seconds),
-                   .todo = "NCCL_DEBUG=INFO says which network it tries; NCCL_SOCKET_IFNAME names the right one"});
+      throw Error(
+          ExitCode::communication,
+          {.what = fmt::format("waited {:.1f} s for NCCL to connect {} without success", waiter.seconds(), name),
+           .where = fmt::format("member {} of {}", rank, size),
+           .got = "not all ranks answer",
+           .wanted = fmt::format("a connection within {:g} s", communicator.context().wait.deadline_seconds),
+           .todo = "NCCL_DEBUG=INFO says which network it tries; NCCL_SOCKET_IFNAME names the right one"});
   return started.get();
 }
 
@@ -80,14 +81,14 @@ class NcclLink : public DeviceLink {
                                name, use.max_blocks);
     for (const int member : members_)
       world_ranks_.push_back(communicator.world_rank(member));
-    watchdog_->add(comm_, name, peers_text(communicator, members_), context_->position);
+    watchdog_->add(comm_, name, peers_text(communicator, members_), context_->rank_progress);
     check(communicator, name, use.only_sender);
   }
 
   ~NcclLink() override {
     // Destroying waits for the others; while an exception unwinds this rank they may be elsewhere.
     if (std::uncaught_exceptions() > 0)
-      watchdog_->abandon(Error(ExitCode::communication, {.what = "this rank has ended with an error"}));
+      watchdog_->abort(Error(ExitCode::communication, {.what = "this rank has ended with an error"}));
     if (watchdog_->remove(comm_))
       static_cast<void>(ncclCommDestroy(comm_));
   }
@@ -96,9 +97,9 @@ class NcclLink : public DeviceLink {
     watchdog_->announce(comm_, what, peers_of(messages), context_->wait.deadline_seconds, stream);
     const ncclResult_t result = enqueue_group(stream.cuda_stream(), messages);
     watchdog_->returned();
-    watchdog_->require_alive();  // knows better why a group was called off
+    watchdog_->require_alive();  // knows better why a group was aborted
     require_nccl(result, "a group of ncclSend and ncclRecv", comm_);
-    watchdog_->queued(comm_, stream);
+    watchdog_->enqueued(comm_, stream);
   }
 
  private:
@@ -156,13 +157,13 @@ class NcclLink : public DeviceLink {
       if (sends(member) && host(member_index(member)) != member)
         throw Error(
             ExitCode::communication,
-            {.what = "NCCL does not carry data between two GPUs",
+            {.what = "NCCL cannot move data between two GPUs",
              .where = fmt::format("communicator {}, from rank {} to rank {}", name, communicator.world_rank(member),
                                   communicator.world_rank(communicator.rank())),
              .got = fmt::format("{}", host(member_index(member))),
              .wanted = fmt::format("{}", member),
              .todo = "NCCL_P2P_DISABLE=1 shows whether peer access between the GPUs is broken (often by an "
-                     "IOMMU); ESPALIER_TRANSPORT=mpi-staged does without NCCL"});
+                     "IOMMU); ESPALIER_TRANSPORT=mpi-staged works without NCCL"});
   }
 
   CommunicationContext* context_;  // outlives every communicator, and so this
@@ -183,7 +184,7 @@ class NcclFactory : public DeviceLinkFactory {
   }
   std::size_t device_bytes() const override { return device_bytes_; }
   void require_alive() const override { watchdog_->require_alive(); }
-  void abandon(const Error& reason) override { watchdog_->abandon(reason); }
+  void abort(const Error& reason) override { watchdog_->abort(reason); }
 
  private:
   std::shared_ptr<NcclWatchdog> watchdog_ = std::make_shared<NcclWatchdog>();

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds watch_interval{100};
 constexpr std::chrono::seconds patience{10};
-constexpr std::chrono::seconds long_wait{1};  // of which the position tells; and how often it shows that the rank lives
+constexpr std::chrono::seconds long_wait{1};  // that the rank's progress shows; and how often it is written
 constexpr int marks_at_start = 64;            // of two a group: as many as are in flight in most runs
 constexpr const char* look_elsewhere = "look for the first rank that failed: the others only see that it is gone";
 
@@ -51,18 +51,18 @@ NcclWatchdog::~NcclWatchdog() {
   stand_by_.join();
 }
 
-void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
+void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, ProgressWriter& progress) {
   reserve_events(marks_at_start);
   const std::lock_guard lock(mutex_);
-  watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .position = &position, .groups = {}};
+  watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .progress = &progress, .groups = {}};
 }
 
 bool NcclWatchdog::remove(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(comm);
-  if (!failed_ && told_.first == &found->second) {
-    found->second.position->leave_stream_wait();
-    told_ = {};
+  if (!failed_ && reported_wait_.first == &found->second) {
+    found->second.progress->leave_stream_wait();
+    reported_wait_ = {};
   }
   watched_.erase(found);
   return !failed_;
@@ -73,7 +73,7 @@ void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> 
   StreamEvent begin;
   begin.record(stream);  // before the lock: behind a full stream it waits, and the watchdog must not
   const std::lock_guard lock(mutex_);
-  require_alive();  // under the lock: what is called off from here on is not destroyed below the call that enqueues
+  require_alive();  // under the lock: what is aborted from here on is not destroyed below the call that enqueues
   Watched& watched = watched_.at(comm);
   const Clock::time_point now = Clock::now();
   drop_done(watched, now);
@@ -86,16 +86,16 @@ void NcclWatchdog::returned() {
   const std::lock_guard lock(mutex_);
   is_enqueueing_ = false;
   if (failed_)
-    abort_all();  // what call_off() could not
+    abort_all();  // what fail() could not
 }
 
-void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& stream) {
+void NcclWatchdog::enqueued(ncclComm_t comm, const ExecSpace& stream) {
   StreamEvent end;
   end.record(stream);
   const std::lock_guard lock(mutex_);
   Group& group = watched_.at(comm).groups.back();
   group.end = std::move(end);
-  group.is_queued = true;
+  group.is_enqueued = true;
 }
 
 void NcclWatchdog::require_alive() {
@@ -105,14 +105,14 @@ void NcclWatchdog::require_alive() {
   throw Error(reason_);
 }
 
-void NcclWatchdog::abandon(const Error& reason) {
+void NcclWatchdog::abort(const Error& reason) {
   is_known_ = true;
   const std::lock_guard lock(mutex_);
   if (!failed_)
-    call_off(reason.code(), reason.report());
+    fail(reason.code(), reason.report());
 }
 
-bool NcclWatchdog::is_told_to_stop(std::chrono::milliseconds after) {
+bool NcclWatchdog::stop_requested_within(std::chrono::milliseconds after) {
   std::unique_lock lock(stop_mutex_);
   return stopped_.wait_for(lock, after, [this] { return stop_; });
 }
@@ -130,41 +130,41 @@ void NcclWatchdog::watch() {
         if (!failed_)
           look_after(comm, watched);
       if (!failed_)
-        tell_position(Clock::now());
+        report_stream_wait(Clock::now());
     } catch (const Error& error) {  // the device itself has failed
-      call_off(error.code(), error.report());
+      fail(error.code(), error.report());
     }
-  } while (!failed_ && !is_told_to_stop(watch_interval));
+  } while (!failed_ && !stop_requested_within(watch_interval));
 }
 
-// For the days that CUDA keeps the watchdog, and that calling off does not help.
+// For the days that CUDA keeps the watchdog, and that aborting does not help.
 void NcclWatchdog::stand_by() {
   const auto end_job = [](const Error& reason) {
     std::fputs((reason.what() + std::string("\n")).c_str(), stderr);
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(reason.code()));
   };
   std::optional<Clock::time_point> failed_at;
-  while (!is_told_to_stop(watch_interval)) {
+  while (!stop_requested_within(watch_interval)) {
     const Clock::time_point now = Clock::now();
     if (failed_) {
       failed_at = failed_at.value_or(now);
-      if (now - *failed_at > patience && !(is_known_ && *is_called_off_))
+      if (now - *failed_at > patience && !(is_known_ && *is_aborted_))
         end_job(reason_);
     } else if (const std::chrono::duration<double> silent = now - last_look_.load();
                longest_deadline_ > 0 && silent > patience + std::chrono::duration<double>(longest_deadline_)) {
-      end_job(
-          Error(ExitCode::communication, {.what = fmt::format("CUDA has not answered for {:.1f} s", silent.count()),
-                                          .where = "watchdog of NCCL",
-                                          .got = "the computing thread is inside of a call, or the GPU is lost",
-                                          .wanted = "an answer at once",
-                                          .todo = "see the kernel's log for Xid errors, and what other ranks say"}));
+      end_job(Error(ExitCode::communication,
+                    {.what = fmt::format("CUDA has not answered for {:.1f} s", silent.count()),
+                     .where = "watchdog of NCCL",
+                     .got = "the computing thread is inside a call, or the GPU is lost",
+                     .wanted = "an answer at once",
+                     .todo = "look for Xid errors in the kernel's log, and for messages of other ranks"}));
     }
   }
 }
 
 void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
   std::deque<Group>& groups = watched.groups;
-  while (!groups.empty() && groups.front().is_queued && groups.front().end.query()) {
+  while (!groups.empty() && groups.front().is_enqueued && groups.front().end.query()) {
     groups.pop_front();
     ++watched.num_done;
     if (!groups.empty())
@@ -173,7 +173,7 @@ void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
 }
 
 // The longest wait of any stream; while kernels before a group are at work its stream waits for nobody.
-void NcclWatchdog::tell_position(Clock::time_point now) {
+void NcclWatchdog::report_stream_wait(Clock::time_point now) {
   if (watched_.empty())
     return;
   const Watched* longest = nullptr;
@@ -187,18 +187,18 @@ void NcclWatchdog::tell_position(Clock::time_point now) {
         (longest == nullptr || *group.begun < *longest->groups.front().begun))
       longest = &watched;
   }
-  PositionWriter& position = *watched_.begin()->second.position;  // all communicators are of one rank
-  const std::pair told(longest, longest != nullptr ? longest->num_done : 0);
-  if (told != std::exchange(told_, told)) {
+  ProgressWriter& progress = *watched_.begin()->second.progress;  // all communicators are of one rank
+  const std::pair wait(longest, longest != nullptr ? longest->num_done : 0);
+  if (wait != std::exchange(reported_wait_, wait)) {
     if (longest == nullptr)
-      position.leave_stream_wait();
+      progress.leave_stream_wait();
     else
-      position.enter_stream_wait(longest->groups.front().what, longest->name, longest->num_done,
+      progress.enter_stream_wait(longest->groups.front().what, longest->name, longest->num_done,
                                  longest->groups.front().world_ranks,
                                  std::chrono::duration<double>(now - *longest->groups.front().begun).count());
   }
   if (now >= next_sign_of_life_) {
-    position.show_life();
+    progress.show_life();
     next_sign_of_life_ = now + long_wait;
   }
 }
@@ -211,7 +211,7 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
   if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
-    return call_off(
+    return fail(
         ExitCode::communication,
         {.what = "NCCL reports an error",
          .where = fmt::format("communicator {}, {}", watched.name, what),
@@ -222,16 +222,16 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
     return;
   const double waited = std::chrono::duration<double>(now - groups.front().since).count();
   if (waited > groups.front().deadline_seconds)
-    call_off(ExitCode::communication,
-             {.what = fmt::format("waited {:.1f} s for {}, in vain", waited, what),
-              .where = fmt::format("communicator {}, NCCL", watched.name),
-              .got = groups.front().begun ? fmt::format("not done between this rank and {}", watched.peers)
-                                          : "this rank has not come to it: earlier work on its GPU is not done",
-              .wanted = fmt::format("an end within {:g} s", groups.front().deadline_seconds),
-              .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});
+    fail(ExitCode::communication,
+         {.what = fmt::format("waited {:.1f} s for {} without success", waited, what),
+          .where = fmt::format("communicator {}, NCCL", watched.name),
+          .got = groups.front().begun ? fmt::format("not done between this rank and {}", watched.peers)
+                                      : "this rank has not reached it: earlier work on its GPU is not done",
+          .wanted = fmt::format("an end within {:g} s", groups.front().deadline_seconds),
+          .todo = "look at what the named ranks do; if they are only slow, raise run.communication_timeout"});
 }
 
-void NcclWatchdog::call_off(ExitCode code, ErrorReport reason) {
+void NcclWatchdog::fail(ExitCode code, ErrorReport reason) {
   reason_ = Error(code, std::move(reason));
   failed_ = true;
   if (!is_enqueueing_)  // abort would free what the thread inside NCCL uses; for the day that it stays there see
@@ -245,7 +245,7 @@ void NcclWatchdog::abort_all() {
   std::vector<ncclComm_t> comms;
   for (const auto& [comm, watched] : watched_)
     comms.push_back(comm);
-  std::thread([comms, done = is_called_off_, device = device_] {
+  std::thread([comms, done = is_aborted_, device = device_] {
     static_cast<void>(cudaSetDevice(device));
     static_cast<void>(ncclGroupStart());
     for (const ncclComm_t comm : comms)

@@ -15,7 +15,7 @@ std::shared_ptr<const PinnedPool::Block> PinnedPool::take(std::size_t bytes) {
       best = block;
   if (best)
     return best;
-  const std::string label = ledger_label(Category::communication, "host_twin");
+  const std::string label = ledger_label(Category::communication, "host_staging");
   // Few sizes, so that blocks fit again; of large ones little is wasted.
   constexpr std::size_t large = std::size_t{1} << 20;
   const std::size_t size = bytes < large ? std::bit_ceil(bytes) : (bytes + large - 1) / large * large;

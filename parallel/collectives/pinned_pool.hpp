@@ -10,13 +10,12 @@
 
 namespace espalier {
 
-/// Host memory that a device copies from and to at full speed. Pinning a block takes longer than a message, so blocks
-/// are kept and handed out again.
+/// Pinned host memory. Pinning a block takes longer than a message, so blocks are kept and reused.
 class PinnedPool {
  public:
   using Block = Kokkos::View<unsigned char*, Kokkos::LayoutRight, compat::PinnedHostSpace>;
 
-  /// At least so many bytes; they are the caller's while the pointer lives.
+  /// A block of at least so many bytes, for the caller alone while the pointer lives.
   std::shared_ptr<const Block> take(std::size_t bytes);
 
  private:

@@ -43,7 +43,7 @@ class Request {
   void wait(const std::function<void()>& meanwhile = {});
 
   /// Over a device edge.
-  bool is_queued() const { return edge_ != nullptr; }
+  bool is_enqueued() const { return edge_ != nullptr; }
 
   /// Of a completed receive: when the sender sent it, by the job's clock. Waiting until then was waiting for the
   /// sender's work, waiting after it was waiting for the network.
@@ -74,7 +74,7 @@ class Request {
   ExecSpace exec_;
   StreamEvent end_;                // on the stream of the edge
   std::any buffers_;               // Views, by reference count
-  std::function<void()> on_done_;  // copies a received twin to the device
+  std::function<void()> on_done_;  // copies what the staging buffer has received to the device
   std::string what_;
 };
 
@@ -86,7 +86,7 @@ Request isend(const ExecSpace& exec, const Communicator& communicator, const Vie
   using T = typename View::non_const_value_type;
   const auto window = flatten(data);
   DeviceEdge* const edge = communicator.device_edge(tag, communicator.rank(), peer);
-  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::queued : mpi_access(communicator), communicator, window);
+  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::enqueued : mpi_access(communicator), communicator, window);
   Request request(communicator, edge, exec, std::make_pair(data, buffer),
                   describe_message("send of", tag, peer, communicator));
   buffer.load(exec, 0, static_cast<Index>(window.extent(0)));
@@ -100,10 +100,10 @@ Request irecv(const ExecSpace& exec, const Communicator& communicator, const Vie
   using T = typename View::non_const_value_type;
   const auto window = flatten(data);
   DeviceEdge* const edge = communicator.device_edge(tag, peer, communicator.rank());
-  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::queued : mpi_access(communicator), communicator, window);
+  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::enqueued : mpi_access(communicator), communicator, window);
   Request request(communicator, edge, exec, std::make_pair(data, buffer),
                   describe_message("receive of", tag, peer, communicator));
-  buffer.vacate(exec);
+  buffer.prepare_receive(exec);
   request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
   request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
   request.start();

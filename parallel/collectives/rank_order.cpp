@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/collectives/rank_order.hpp"
 
-#include <cstdint>
-
 namespace espalier {
 namespace impl {
 
@@ -92,9 +90,7 @@ std::vector<ByteRange> received_ranges(int rank, int size, std::size_t bytes, st
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
   template void combine_in_rank_order(const ExecSpace&, const FlatTensor<T>&, const FlatTensor<T>&, Index, int, int, \
                                       ReduceOp);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-ESPALIER_INSTANTIATE(std::int32_t)
-ESPALIER_INSTANTIATE(std::int64_t)
+ESPALIER_FOR_SUMMED_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -14,7 +14,14 @@
 namespace espalier {
 
 template <class T>
-class MarkedCollectives;
+class TimedCollectives;
+
+/// A collective over a device link, between two marks of the stream's clock.
+struct EnqueuedCollective {
+  const char* what;
+  int begin;
+  int end;
+};
 
 /// The tensor axis as the layers see it: which part of a matrix is ours, and the conjugate pairs of Megatron
 /// (Shoeybi et al., 2019; Korthikanti et al., 2022) between the two forms of the residual stream:
@@ -26,8 +33,8 @@ class MarkedCollectives;
 /// all_gather of rows. reduce() is the way out, forward of a row-parallel layer and backward of a column-parallel one:
 /// all_reduce, or reduce_scatter of rows. For one rank both do nothing.
 ///
-/// Where the residual stream has a type of its own, full forms and what travels are of the compute type T: gather()
-/// rounds, and reduce() leaves its result in the workspace, for whoever adds it to the stream.
+/// Where the residual stream has a type of its own, full forms and messages have the compute type T: gather() rounds,
+/// and reduce() leaves its result in the workspace, for the caller to add to the stream.
 template <class T>
 class TensorParallel {
  public:
@@ -82,24 +89,18 @@ class TensorParallel {
   using RowSum = std::function<void(const ExecSpace& exec, const Tensor<T, 2>& ours)>;
   void sum_rows_by(RowSum sum) const { row_sum_ = std::move(sum); }
 
-  /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
+  /// Sum or maximum of per-row values over tp ranks, for softmax over a split vocabulary.
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
   /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. Over a device link, where
-  /// the host only enqueues them, 0: see MarkedCollectives.
+  /// the host only enqueues them, 0: see TimedCollectives.
   double seconds() const { return seconds_; }
 
-  /// A collective over a device link, between two marks of the stream's clock.
-  struct EnqueuedCollective {
-    const char* what;
-    int begin;
-    int end;
-  };
-  /// Since MarkedCollectives began.
+  /// Since TimedCollectives began.
   const std::vector<EnqueuedCollective>& enqueued() const { return enqueued_; }
 
  private:
-  friend class MarkedCollectives<T>;
+  friend class TimedCollectives<T>;
   template <class F>
   void communicate(const char* what, const CollectiveWork& work, const F& collective) const;
   void sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const;
@@ -115,17 +116,17 @@ class TensorParallel {
   mutable RowSum row_sum_;
 };
 
-/// While it lives, collectives over a device link are marked on the clock of the stream that the layers are given.
+/// While it lives, collectives over a device link are timed by the clock of the stream that the layers run on.
 template <class T>
-class MarkedCollectives {
+class TimedCollectives {
  public:
-  MarkedCollectives(const TensorParallel<T>& tensor, StreamClock& clock) : tensor_(tensor) {
+  TimedCollectives(const TensorParallel<T>& tensor, StreamClock& clock) : tensor_(tensor) {
     tensor_.stream_clock_ = &clock;
     tensor_.enqueued_.clear();
   }
-  ~MarkedCollectives() { tensor_.stream_clock_ = nullptr; }
-  MarkedCollectives(const MarkedCollectives&) = delete;
-  MarkedCollectives& operator=(const MarkedCollectives&) = delete;
+  ~TimedCollectives() { tensor_.stream_clock_ = nullptr; }
+  TimedCollectives(const TimedCollectives&) = delete;
+  TimedCollectives& operator=(const TimedCollectives&) = delete;
 
  private:
   const TensorParallel<T>& tensor_;

@@ -39,7 +39,7 @@ Transport choose_transport(std::string_view word, const TransportFacts& facts) {
     refuse_transport(word, "unknown transport", "auto, nccl, mpi-staged or mpi-gpu-aware", "leave it unset for auto");
   if (facts.device_is_host) {
     if (!automatic)
-      refuse_transport(word, "this Espalier computes in host memory: there is no choice of transport",
+      refuse_transport(word, "this build of Espalier computes in host memory, so there is no choice of transport",
                        "auto, or nothing", "leave it unset");
     return Transport::host_memory;
   }
@@ -49,7 +49,7 @@ Transport choose_transport(std::string_view word, const TransportFacts& facts) {
     if (!facts.mpi_is_gpu_aware)
       refuse_transport(
           word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
-          "use mpi-staged or nccl; some libraries want a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
+          "use mpi-staged or nccl; some libraries need a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
           "MPICH_GPU_SUPPORT_ENABLED=1)");
     return Transport::mpi_gpu_aware;
   }

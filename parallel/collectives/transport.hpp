@@ -6,12 +6,12 @@
 
 namespace espalier {
 
-/// What carries tensors from rank to rank. Values in host memory always go by MPI.
+/// What carries tensors between ranks. MPI always carries values in host memory.
 enum class Transport {
-  host_memory,    ///< MPI; tensors lie where it reads and writes anyway
+  host_memory,    ///< MPI; tensors lie in host memory
   mpi_staged,     ///< MPI, from and to pinned host memory
-  mpi_gpu_aware,  ///< MPI, which is handed device memory
-  nccl            ///< NCCL, behind the kernels in the streams of the device
+  mpi_gpu_aware,  ///< MPI, which reads and writes device memory
+  nccl            ///< NCCL, enqueued on the streams of the device
 };
 const char* to_string(Transport transport);
 
@@ -25,10 +25,10 @@ struct TransportFacts {
 
 /// The transport for ESPALIER_TRANSPORT = auto (or empty), nccl, mpi-staged or mpi-gpu-aware. auto: NCCL where it was
 /// built in and no device is shared, else staged. Pure.
-/// @throws Error (ExitCode::usage) for another word, and for one that does not go with the facts.
+/// @throws Error (ExitCode::usage) for another word, and for one that the facts do not allow.
 Transport choose_transport(std::string_view word, const TransportFacts& facts);
 
-/// What this MPI library says of itself; false where it cannot be asked.
+/// Whether this MPI library says that it is GPU-aware; false where it cannot be asked.
 bool mpi_says_gpu_aware();
 
 }  // namespace espalier

@@ -51,10 +51,12 @@ WaitPolicy WaitSettings::resolved() const {
 }
 
 Waiter::Waiter(const WaitSettings& settings)
-    : policy_(settings.resolved()), naps_(settings.naps), deadline_seconds_(settings.deadline_seconds) {}
+    : policy_(settings.resolved()),
+      always_sleeps_(settings.always_sleeps),
+      deadline_seconds_(settings.deadline_seconds) {}
 
 bool Waiter::pause() {
-  if (naps_) {
+  if (always_sleeps_) {
     const double waited = seconds();
     std::this_thread::sleep_for(
         std::chrono::duration<double>(std::clamp(nap_share * waited, shortest_nap, longest_nap)));

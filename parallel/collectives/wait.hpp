@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// What a rank does with its core while a message is on its way. MPI's own blocking calls spin: with more ranks than
+/// How a rank waits for a message. MPI's own blocking calls spin: with more ranks than
 /// cores a small all_reduce then takes tens of milliseconds instead of one.
 enum class WaitPolicy {
   automatic,  ///< yield where ranks share cores, else block
@@ -23,7 +23,7 @@ WaitPolicy wait_policy_from(std::string_view word);
 struct WaitSettings {
   WaitPolicy policy = WaitPolicy::automatic;
   bool ranks_share_cores = false;  ///< measured by Runtime; decides `automatic`
-  bool naps = false;               ///< sleep between polls whatever the policy
+  bool always_sleeps = false;      ///< sleep between polls with any policy
   double deadline_seconds = 600;   ///< a longer wait is an error that names what it waited for, and for whom
 
   WaitPolicy resolved() const;
@@ -43,7 +43,7 @@ class Waiter {
   using Clock = std::chrono::steady_clock;
 
   WaitPolicy policy_;
-  bool naps_;
+  bool always_sleeps_;
   double deadline_seconds_;
   Clock::time_point start_ = Clock::now();
   long polls_ = 0;

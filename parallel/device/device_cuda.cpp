@@ -108,20 +108,20 @@ void start_device(const Device& device, int index) {
   if (found != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     throw Error(ExitCode::usage,
-                {.what = "this Espalier holds no code for the GPU of this rank",
+                {.what = "this build of Espalier has no code for the GPU of this rank",
                  .where = fmt::format("GPU {} ({}); {}", index, device.name, cudaGetErrorString(found)),
                  .got = device.architecture,
                  .wanted = fmt::format("one of {}, which it was built for", built_text()),
                  .todo = "build Kokkos and Espalier for this architecture, an old one with an older CUDA toolkit; see "
                          "docs/gpus.md"});
   }
-  constexpr std::size_t least_bytes = std::size_t{16} << 20;  // what Kokkos and the libraries take at their start
-  if (const DeviceMemory memory = device_memory(); memory.total_bytes > 0 && memory.free_bytes < least_bytes)
+  constexpr std::size_t min_bytes = std::size_t{16} << 20;  // what Kokkos and the libraries take at their start
+  if (const DeviceMemory memory = device_memory(); memory.total_bytes > 0 && memory.free_bytes < min_bytes)
     throw Error(ExitCode::memory,
-                {.what = "the memory of a GPU is full before anything of this job is there",
+                {.what = "the memory of a GPU is full before this job uses any",
                  .where = fmt::format("GPU {} ({})", index, device.name),
                  .got = fmt::format("{} MiB free of {} MiB", memory.free_bytes >> 20, memory.total_bytes >> 20),
-                 .wanted = fmt::format("{} MiB or more", least_bytes >> 20),
+                 .wanted = fmt::format("{} MiB or more", min_bytes >> 20),
                  .todo = "nvidia-smi lists the programs that hold it: end them, or use another GPU"});
   setenv("KOKKOS_DEVICE_ID", std::to_string(index).c_str(), 1);
 }
@@ -145,7 +145,7 @@ void show_regions_to_profiler() {
   namespace tools = Kokkos::Tools::Experimental;
   if (tools::get_callbacks().push_region != nullptr)
     return;
-  // Unless it is told that no fence is needed, Kokkos waits for the whole device wherever a region begins or ends.
+  // Unless a tool says that no fence is needed, Kokkos waits for the whole device wherever a region begins or ends.
   tools::set_request_tool_settings_callback(
       [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; });
   tools::set_push_region_callback([](const char* name) { nvtxRangePushA(name); });

@@ -18,7 +18,7 @@ class EventPool {
   /// @param flags of cudaEventCreateWithFlags.
   explicit EventPool(unsigned flags) : flags_(flags) {}
 
-  /// Room for so many more at a time, made now.
+  /// Makes so many more now.
   void reserve(int count) {
     const std::lock_guard lock(mutex_);
     make(count);
@@ -31,7 +31,7 @@ class EventPool {
     free_.pop_back();
     return event;
   }
-  /// What waits for its last record goes on to.
+  /// What already waits for its last record still does.
   void give_back(cudaEvent_t event) {
     const std::lock_guard lock(mutex_);
     free_.push_back(event);

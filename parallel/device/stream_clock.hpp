@@ -10,9 +10,8 @@
 
 namespace espalier {
 
-/// When work on a stream was done: a host that only enqueues it does not see that. On hosts, where work is done before
-/// the next line runs, it is the job's clock (stream_clock_host.cpp); on GPUs events (stream_clock_cuda.cpp), which
-/// take no time of the stream.
+/// Measures when work on a stream was done, which a host that only enqueues it does not see. On GPUs it uses events,
+/// which take no time of the stream (stream_clock_cuda.cpp). On hosts it is the job's clock (stream_clock_host.cpp).
 class StreamClock {
  public:
   StreamClock(const ExecSpace& stream, const JobClock& clock);
@@ -20,10 +19,10 @@ class StreamClock {
   StreamClock(const StreamClock&) = delete;
   StreamClock& operator=(const StreamClock&) = delete;
 
-  /// Marks the end of all that the stream has been given so far.
+  /// Marks the end of all work of the stream so far.
   int mark();
 
-  /// Seconds of the job's clock at that mark. Waits until the newest mark is reached, which sets a device's clock.
+  /// Seconds of the job's clock at that mark. Waits until the newest mark is reached, which synchronizes the clocks.
   double seconds_at(int mark) const;
 
  private:

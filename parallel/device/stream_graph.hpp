@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// Work that a stream is given again and again, the same kernels on the same arrays: recorded once and then started as
-/// a whole, so that the host makes one call instead of one a kernel. A CUDA graph (stream_graph_cuda.cpp); on hosts
+/// A CUDA graph (stream_graph_cuda.cpp) of work that a stream does repeatedly: the same kernels on the same arrays. It
+/// is recorded once and then launched as a whole, with one call instead of one for each kernel. On hosts
 /// (stream_graph_host.cpp) the work is simply done.
 class StreamGraph {
  public:
@@ -19,10 +19,9 @@ class StreamGraph {
   StreamGraph(StreamGraph&&) noexcept;
   StreamGraph& operator=(StreamGraph&&) noexcept;
 
-  /// Does `work`, which gives kernels to `stream` and to no other, behind all that the stream has been given so far.
-  /// The first time as it is, since libraries then choose algorithms and allocate; the second time it is recorded, and
-  /// from then on `work` is not called any more. So it must neither wait nor read what changes from time to time on the
-  /// host, but in call_each_time(), nor run another graph.
+  /// Does `work`, which enqueues kernels on `stream` only. The first call just does it, since libraries then choose
+  /// algorithms and allocate. The second call records it; later calls launch the recording and do not call `work`. So
+  /// `work` must not wait, read what changes on the host (but in call_each_time()), or run another graph.
   void run(const ExecSpace& stream, const std::function<void()>& work);
 
  private:
@@ -31,9 +30,9 @@ class StreamGraph {
   std::unique_ptr<Recording> recording_;
 };
 
-/// Calls `call`, which the work of a StreamGraph wants each time that the graph runs: a message to other ranks, say.
-/// Where the work is being recorded, the recording is split here: `call` comes between the segments, now and whenever
-/// they run, and what it refers to must be there then. It may wait, and use the stream.
+/// Calls `call` each time that a StreamGraph runs, for example to send a message. While the work is recorded, the
+/// recording is split here: `call` runs between the segments, now and at each launch. What it refers to must exist
+/// then. It may wait, and use the stream.
 void call_each_time(const std::function<void()>& call);
 
 }  // namespace espalier

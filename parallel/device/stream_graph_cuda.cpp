@@ -100,8 +100,8 @@ std::vector<GraphSegment> record(cudaStream_t stream, const std::function<void()
   return recorder.finish();
 }
 
-// Kokkos waits for the device around each kernel that a tool is told of, which no capture allows; and the tool would
-// not hear of what a graph starts.
+// Kokkos waits for the device around each kernel that it reports to a tool, which no capture allows; and the tool would
+// not see what a graph starts.
 bool tool_sees_kernels() {
   const Kokkos::Tools::Experimental::EventSet tool = Kokkos::Tools::Experimental::get_callbacks();
   return tool.begin_parallel_for != nullptr || tool.begin_parallel_reduce != nullptr ||

@@ -39,7 +39,7 @@ std::vector<std::vector<std::string>> ids_by_rank(const std::vector<std::string>
 
 void require_devices(const DeviceSurvey& survey) {
   if (survey.devices.empty())
-    throw Error(ExitCode::usage, {.what = "this Espalier computes on NVIDIA GPUs, and finds none that it can use",
+    throw Error(ExitCode::usage, {.what = "this build of Espalier needs an NVIDIA GPU, but finds none that it can use",
                                   .where = "this host",
                                   .got = survey.problem,
                                   .wanted = survey.wanted,

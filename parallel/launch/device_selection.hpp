@@ -17,8 +17,8 @@ struct DeviceAssignment {
 };
 
 /// The devices of the ranks of one host. `visible[r]` are the ids that local rank r sees, in its order, at least one.
-/// Each rank in turn takes the device that the fewest before it have, the first of those that it sees: rank r gets
-/// device r where all see all of them, its own where the launcher shows each rank another. Pure.
+/// Each rank in turn takes the first of the devices that it sees with the fewest ranks so far: device r for rank r if
+/// all ranks see all devices, and its own if the launcher shows each rank another one. Pure.
 std::vector<DeviceAssignment> assign_devices(const std::vector<std::vector<std::string>>& visible);
 
 /// @throws Error (ExitCode::usage) when more than `ranks_per_gpu` ranks have the device of local rank `local_rank`.

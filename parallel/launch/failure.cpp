@@ -59,7 +59,7 @@ void print(const Communicator& failures, ExitCode code, const std::string& text)
   wait_until_read(STDERR_FILENO);
 }
 
-/// What ranks that fail tell each other.
+/// Messages between ranks that fail.
 class Notices {
  public:
   struct Notice {
@@ -68,13 +68,13 @@ class Notices {
     bool may_leave = false;    // the block is printed, and all have failed alike
   };
 
-  Notices(const Communicator& failures, const Notice& own) : failures_(failures), own_(own) { tell_all(own_); }
+  Notices(const Communicator& failures, const Notice& own) : failures_(failures), own_(own) { send_to_all(own_); }
 
   /// Takes what comes, until `done` or for so long.
   template <class Done>
-  void listen(Clock::duration window, const Done& done) {
+  void receive_until(Clock::duration window, const Done& done) {
     for (const auto start = Clock::now(); !done() && Clock::now() - start < window; std::this_thread::sleep_for(1ms))
-      hear();
+      receive();
   }
   /// Has a rank failed that knows more than this one, or as much with a lower number?
   bool another_speaks() const { return another_speaks_; }
@@ -83,19 +83,19 @@ class Notices {
   bool may_leave() const { return may_leave_; }
   void let_all_leave() {
     release_.may_leave = true;
-    tell_all(release_);
-    listen(100ms, [] { return false; });  // messages move while MPI is called
+    send_to_all(release_);
+    receive_until(100ms, [] { return false; });  // messages move while MPI is called
   }
 
  private:
-  void tell_all(const Notice& notice) {
+  void send_to_all(const Notice& notice) {
     for (int peer = 0; peer < failures_.size(); ++peer)
       if (peer != failures_.rank()) {
         MPI_Request request;  // never completed: three bytes go out at once
         MPI_Isend(&notice, sizeof notice, MPI_BYTE, peer, tags::failure, failures_.handle(), &request);
       }
   }
-  void hear() {
+  void receive() {
     int found = 0;
     MPI_Status status;
     if (MPI_Iprobe(MPI_ANY_SOURCE, tags::failure, failures_.handle(), &found, &status) != MPI_SUCCESS || found == 0)
@@ -146,12 +146,12 @@ void watch_for_exit(const Communicator* failures) {
   watched_job = failures;
 }
 
-void or_abandon_links(const Communicator& world, const std::function<void()>& work) {
+void abort_links_on_error(const Communicator& world, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
     if (const auto& links = world.context().device_links)
-      links->abandon(error_from(error, ExitCode::defect));
+      links->abort(error_from(error, ExitCode::defect));
     throw;
   }
 }
@@ -179,15 +179,15 @@ void fail_job(const Communicator& failures, ExitCode code, const std::string& te
   const auto window = !knows_cause           ? Clock::duration(consequence_window)
                       : failures.rank() == 0 ? Clock::duration(0)
                                              : Clock::duration(cause_window);
-  notices.listen(window, [&] { return notices.another_speaks(); });
+  notices.receive_until(window, [&] { return notices.another_speaks(); });
   if (notices.another_speaks()) {  // that rank prints and ends the job; if not, we end it
-    notices.listen(consequence_window + 1s, [&] { return notices.may_leave(); });
+    notices.receive_until(consequence_window + 1s, [&] { return notices.may_leave(); });
     if (notices.may_leave())
       leave(code);
   }
   print(failures, code, text);
   if (leaves_together && knows_cause) {  // else somebody is late or gone, and there is nothing to wait for
-    notices.listen(joint_window, [&] { return notices.all_alike(); });
+    notices.receive_until(joint_window, [&] { return notices.all_alike(); });
     if (notices.all_alike()) {
       notices.let_all_leave();
       leave(code);

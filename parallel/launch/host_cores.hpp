@@ -18,7 +18,7 @@ struct HostCores {
   double limit = 0;        ///< cores' worth of time that the control group allows; 0: no limit
 };
 
-/// Asked of the threads of all ranks, as the launcher's environment says what was wanted, not what is. Collective.
+/// Measured by the threads of all ranks: the launcher's environment only says what was requested. Collective.
 HostCores measure_host_cores(const Communicator& world);
 
 /// How many of these cores the threads can keep busy: the control group may allow less.

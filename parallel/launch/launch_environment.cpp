@@ -133,7 +133,7 @@ std::optional<int> ranks_in_environment(const char* variable, const std::string&
   int number = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failed != std::errc() || end != text.data() + text.size() || number < 1)
-    throw Error(ExitCode::usage, {.what = name + " is no number of ranks",
+    throw Error(ExitCode::usage, {.what = name + " is not a number of ranks",
                                   .got = fmt::format("\"{}\"", text),
                                   .wanted = "1 or more",
                                   .todo = fmt::format("correct {}, or leave it unset", variable)});
@@ -155,7 +155,7 @@ void require_own_launcher(const LaunchedRank& launched, int world_size, const st
   throw Error(ExitCode::usage,
               {.what = "the ranks do not find each other: they were started by the launcher of another MPI",
                .where = fmt::format("process {} of {} by {}", launched.rank, launched.size, launched.launcher),
-               .got = fmt::format("a world of one rank in each, by {}", mpi_library),
+               .got = fmt::format("each process is alone in its MPI world, with {}", mpi_library),
                .wanted = "the launcher of the MPI that espalier is built with",
                .todo = "name it: mpiexec.mpich or mpiexec.openmpi; below srun choose its --mpi=... (srun --mpi=list)"});
 }

@@ -19,7 +19,7 @@ struct LaunchFacts {
   bool bound_by_launcher = false;  ///< the cores are this rank's alone
 };
 
-/// What Espalier chooses where the user has said nothing.
+/// What Espalier chooses if the user has not.
 struct LaunchPlan {
   std::vector<std::pair<std::string, std::string>> variables;  ///< environment to set
   std::vector<int> bind_to;                                    ///< cores of this rank; empty: leave as it is
@@ -37,7 +37,7 @@ const char* process_environment(const char* name);
 /// @param name as the error calls it. @throws Error (usage)
 std::optional<int> ranks_in_environment(const char* variable, const std::string& name);
 
-/// Which of how many processes the launcher says that this is, before and without MPI.
+/// Rank and size as the launcher's environment has them, before and without MPI.
 struct LaunchedRank {
   int rank = 0;
   int size = 1;

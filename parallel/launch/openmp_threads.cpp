@@ -24,7 +24,7 @@
 namespace espalier {
 namespace {
 
-constexpr int most_threads = 512;  // Kokkos keeps its threads in an array of so many
+constexpr int max_threads = 512;  // Kokkos keeps its threads in an array of so many
 
 struct Variable {
   const char* name;
@@ -37,9 +37,9 @@ const char* const number_list = R"(\s*\+?0*[1-9]\d{0,8}\s*(,\s*\+?0*[1-9]\d{0,8}
 const char* const size = R"(\s*\d{1,15}\s*[bkmg]?\s*)";
 const char* const boolean = R"(\s*(true|false)\s*)";
 const Variable variables[] = {
-    {"OMP_NUM_THREADS", number_list, "a number from 1 on, or a list such as 4,2"},
-    {"OMP_THREAD_LIMIT", R"(\s*\+?0*[1-9]\d{0,9}\s*)", "a number from 1 on"},
-    {"OMP_MAX_ACTIVE_LEVELS", R"(\s*\d{1,10}\s*)", "a number from 1 on"},
+    {"OMP_NUM_THREADS", number_list, "a number of at least 1, or a list such as 4,2"},
+    {"OMP_THREAD_LIMIT", R"(\s*\+?0*[1-9]\d{0,9}\s*)", "a number of at least 1"},
+    {"OMP_MAX_ACTIVE_LEVELS", R"(\s*\d{1,10}\s*)", "a number of at least 1"},
     {"OMP_DYNAMIC", boolean, "false"},
     {"OMP_PROC_BIND", R"(\s*(true|false|close|spread|master|primary)\s*(,\s*(close|spread|master|primary)\s*)*)",
      "true, false, close, spread or primary"},
@@ -49,8 +49,8 @@ const Variable variables[] = {
     {"ESPALIER_BIND", "[01]", "0 or 1"},
     {"ESPALIER_REEXEC", "[01]", "0 or 1"},
     {"ESPALIER_PROGRESS", "bar|lines", "bar or lines"},
-    {"ESPALIER_RANKS_PER_GPU", number, "a number from 1 on"},
-    {"KOKKOS_NUM_THREADS", number, "a number from 1 on"},
+    {"ESPALIER_RANKS_PER_GPU", number, "a number of at least 1"},
+    {"KOKKOS_NUM_THREADS", number, "a number of at least 1"},
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& got, const std::string& wanted,
@@ -124,8 +124,8 @@ void require_openmp_settings(const WantedThreads& wanted, const Environment& env
     refuse("two variables give a rank different numbers of threads",
            fmt::format("{}, {}", setting(environment, "OMP_NUM_THREADS"), setting(environment, "KOKKOS_NUM_THREADS")),
            "one number: kernels take the one of Kokkos, libraries the one of OpenMP", "unset KOKKOS_NUM_THREADS");
-  if (wanted.count > most_threads)
-    refuse("more threads than a rank can have", wanted.setting, fmt::format("1 to {}", most_threads),
+  if (wanted.count > max_threads)
+    refuse("more threads than a rank can have", wanted.setting, fmt::format("1 to {}", max_threads),
            "set it to the cores of a rank, or leave it out");
 }
 

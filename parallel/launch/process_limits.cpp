@@ -25,11 +25,11 @@ constexpr std::size_t mib = 1024 * kib;
 
 // Measured with MPICH 4.0 over UCX 1.13, OpenBLAS 0.3.21 and oneDNN 2.6, and rounded up.
 constexpr std::size_t shared_memory_of_a_rank = 5 * mib;  // a file, too, where it is /dev/shm that holds it
-constexpr std::size_t least_memory = 640 * mib;           // of addresses, more than is ever used
+constexpr std::size_t min_memory = 640 * mib;             // of addresses, more than is ever used
 constexpr std::size_t memory_of_a_thread = 192 * mib;     // the allocator's arena, buffers of matmuls, its stack
-constexpr std::size_t least_stack = 256 * kib;
-constexpr std::size_t most_stack = 1024 * mib;
-constexpr std::size_t least_open_files = 64;
+constexpr std::size_t min_stack = 256 * kib;
+constexpr std::size_t max_stack = 1024 * mib;
+constexpr std::size_t min_open_files = 64;
 
 std::size_t soft_limit(decltype(RLIMIT_AS) resource) {
   rlimit limit = {};
@@ -93,26 +93,26 @@ ProcessLimits read_process_limits() {
 }
 
 void require_process_limits(const ProcessLimits& limits, int local_ranks, int num_threads) {
-  const std::size_t memory = least_memory + memory_of_a_thread * static_cast<std::size_t>(num_threads);
+  const std::size_t memory = min_memory + memory_of_a_thread * static_cast<std::size_t>(num_threads);
   if (limits.memory.bytes < memory)
     throw Error(ExitCode::memory,
-                {.what = "the limit of this process's memory is too low",
+                {.what = "the memory limit of this process is too low",
                  .got = fmt::format("{}, which leaves {}", limits.memory.name, bytes_text(limits.memory.bytes)),
                  .wanted = fmt::format("{} of addresses for a rank with {}, before the model", bytes_text(memory),
                                        many(num_threads, "thread")),
                  .todo = "raise it (ulimit -v unlimited -d unlimited), or use fewer threads (OMP_NUM_THREADS)"});
-  if (limits.stack < least_stack)
-    throw Error(ExitCode::memory, {.what = "the limit of the stack is too low",
+  if (limits.stack < min_stack)
+    throw Error(ExitCode::memory, {.what = "the stack limit is too low",
                                    .got = kib_text("-s", limits.stack),
-                                   .wanted = fmt::format("at least {}", bytes_text(least_stack)),
+                                   .wanted = fmt::format("at least {}", bytes_text(min_stack)),
                                    .todo = "raise it: ulimit -s 8192"});
-  if (limits.open_files < least_open_files)
-    throw Error(ExitCode::memory, {.what = "the limit of open files is too low",
+  if (limits.open_files < min_open_files)
+    throw Error(ExitCode::memory, {.what = "the limit on open files is too low",
                                    .got = fmt::format("ulimit -n {}", limits.open_files),
-                                   .wanted = fmt::format("at least {}", least_open_files),
+                                   .wanted = fmt::format("at least {}", min_open_files),
                                    .todo = "raise it: ulimit -n 1024"});
   if (limits.file_size < shared_memory_of_a_rank)
-    throw Error(ExitCode::write, {.what = "the limit of a file's size is too low",
+    throw Error(ExitCode::write, {.what = "the file size limit is too low",
                                   .got = kib_text("-f", limits.file_size),
                                   .wanted = fmt::format("{} for the shared memory of MPI, and the size of a checkpoint",
                                                         bytes_text(shared_memory_of_a_rank)),
@@ -153,7 +153,7 @@ struct ThreadProbe::Threads {
 
 ThreadProbe::ThreadProbe(int num_threads) : threads_(std::make_unique<Threads>()) {
   const std::size_t stack = wanted_stack();
-  const bool is_sane = stack == 0 || (stack >= least_stack && stack <= most_stack);
+  const bool is_sane = stack == 0 || (stack >= min_stack && stack <= max_stack);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   int error = stack == 0 ? 0 : pthread_attr_setstacksize(&attributes, stack);
@@ -161,12 +161,12 @@ ThreadProbe::ThreadProbe(int num_threads) : threads_(std::make_unique<Threads>()
     if (pthread_t thread; (error = pthread_create(&thread, &attributes, Threads::wait, threads_.get())) == 0)
       threads_->started.push_back(thread);
   pthread_attr_destroy(&attributes);
-  if (error == 0 && (stack == 0 || stack >= least_stack || num_threads == 0))
+  if (error == 0 && (stack == 0 || stack >= min_stack || num_threads == 0))
     return;
   if (!is_sane)
     throw Error(ExitCode::usage, {.what = "no thread can be started with this stack",
                                   .got = stack_setting(),
-                                  .wanted = fmt::format("{} to {}", bytes_text(least_stack), bytes_text(most_stack)),
+                                  .wanted = fmt::format("{} to {}", bytes_text(min_stack), bytes_text(max_stack)),
                                   .todo = "unset it, or set it to 8M"});
   const std::string limits = limits_of_threads();
   throw Error(
@@ -174,7 +174,7 @@ ThreadProbe::ThreadProbe(int num_threads) : threads_(std::make_unique<Threads>()
       {.what = "this process cannot start its threads",
        .got = fmt::format("{} of {}, then: {} (errno {})", threads_->started.size(), num_threads, std::strerror(error),
                           error),
-       .wanted = fmt::format("{} beside the first", num_threads),
+       .wanted = fmt::format("{} besides the first", num_threads),
        .todo = limits.empty()
                    ? "look at the limits of this job (pids.max of its control group), or use fewer threads "
                      "(OMP_NUM_THREADS)"

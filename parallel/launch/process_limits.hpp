@@ -11,8 +11,8 @@
 
 namespace espalier {
 
-/// What the shell's `ulimit` and the host leave to this process, where MPI and the libraries of matmuls would
-/// abort or wait for ever if it is too little. Bytes; the largest number where there is no limit.
+/// Limits of this process by `ulimit` and the host, below which MPI and GEMM libraries abort or hang. Bytes; the
+/// largest number if there is no limit.
 struct ProcessLimits {
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   MemoryLimit memory = {.bytes = none};
@@ -33,8 +33,8 @@ void raise_open_files();
 /// that the user knows it by.
 void require_process_limits(const ProcessLimits& limits, int local_ranks, int num_threads);
 
-/// Starts so many threads besides this one, as OpenMP would, and ends them when it goes out of scope: OpenMP ends the
-/// process without a word that helps where the system refuses one.
+/// Starts so many threads besides this one, as OpenMP would, and ends them when it goes out of scope. If the system
+/// refuses a thread, OpenMP would end the process without a helpful message.
 class ThreadProbe {
  public:
   /// @throws Error (memory; usage where OMP_STACKSIZE is to blame) that names the limits in force.

@@ -71,12 +71,12 @@ void require_threads(const Communicator& world, int argc, char** argv) {
 }
 
 /// For tests of the library's collectives on few ranks, and to measure where they begin to pay. In the whole job.
-void set_most_direct_ranks(const Communicator& world) {
+void set_max_direct_ranks(const Communicator& world) {
   constexpr const char* variable = "ESPALIER_MOST_DIRECT_RANKS";
   std::optional<int> ranks;
   attempt_together(world, ExitCode::usage, [&] { ranks = ranks_in_environment(variable, variable); });
   if (ranks)
-    world.set_most_direct_ranks(*ranks);
+    world.set_max_direct_ranks(*ranks);
 }
 
 /// How tensors go from rank to rank, in the whole job.
@@ -135,7 +135,7 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
   }
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   world_.emplace(MPI_COMM_WORLD, "world", std::make_shared<CommunicationContext>());
-  set_most_direct_ranks(*world_);
+  set_max_direct_ranks(*world_);
   failures_.emplace(world_->duplicate("failures"));
 }
 
@@ -161,7 +161,7 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
   const HostCores host = measure_host_cores(*world_);
   wait.ranks_share_cores = host.ranks > 1 && host.threads > usable_cores(host);
   warning_ = crowding_text(*world_, host);
-  world_->position().set_rank(world_->rank(), world_->size());
+  world_->rank_progress().set_rank(world_->rank(), world_->size());
   synchronize_clocks(*world_);
   watch_for_exit(&*failures_);
 }

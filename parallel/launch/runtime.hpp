@@ -12,8 +12,8 @@
 
 namespace espalier {
 
-/// Owns what a process has one of: the launch environment, MPI, Kokkos, the memory ledger, in this order; leaves in the
-/// opposite one. The first object of main. Where MPI or Kokkos run already they are used and left running.
+/// Initializes and finalizes the launch environment, MPI, Kokkos and the memory ledger, in this order and the opposite
+/// one. The first object of main. If MPI or Kokkos already run, they are used and left running.
 class Runtime {
  public:
   /// Chooses threads, binding and wait policy where the user has not (it may start the program again, once, see

@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// Those of the ranks that share a host (memory, cores, a view of the files) with this one. Collective.
+/// The ranks of `world` on the same host as this one (same memory, cores, view of the files). Collective.
 Communicator host_ranks(const Communicator& world);
 
 }  // namespace espalier

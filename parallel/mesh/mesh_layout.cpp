@@ -233,7 +233,7 @@ GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   const std::vector<GroupKey> known = groups();
   const auto same = std::ranges::find_if(
       known, [&](const GroupKey& other) { return without_what_is_one(other) == without_what_is_one(key); });
-  GroupRank result{.has_copies = has_copies(), .joins = same == known.end() ? key : *same};
+  GroupRank result{.is_hybrid_sharded = is_hybrid_sharded(), .communicator_key = same == known.end() ? key : *same};
   for (auto slowest = all_axes.rbegin(); slowest != all_axes.rend(); ++slowest) {
     const SumAlong first = sum_along(*slowest, *this, ours, key, Level::first);
     const SumAlong second = sum_along(*slowest, *this, ours, key, Level::second);
@@ -278,9 +278,9 @@ int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node) {
   return are_whole ? std::min(ranks_per_node / stride, data) : 0;
 }
 
-int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once) {
+int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int max_at_once) {
   const int data = mesh.degree(Axis::dp);
-  if (data * mesh.degree(Axis::cp) * mesh.degree(Axis::ep) <= most_at_once)
+  if (data * mesh.degree(Axis::cp) * mesh.degree(Axis::ep) <= max_at_once)
     return 0;
   const int of_node = ranks_per_node > 0 ? replicas_of_a_node(mesh, ranks_per_node) : 0;
   if (of_node > 1 && of_node < data)

@@ -21,7 +21,7 @@ inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  
 AxisOrder axis_order_from(std::string_view text);
 std::string to_string(const AxisOrder& order);
 
-/// One number an axis: degrees (1 along axes that are not named), or the coordinates of a rank (0 there).
+/// One number for each axis: degrees (1 for axes that are not named), or the coordinates of a rank (0 for them).
 class PerAxis {
  public:
   static constexpr PerAxis degrees(int tp, int dp, int pp) { return PerAxis(1).with_trained(tp, dp, pp); }
@@ -44,25 +44,27 @@ class PerAxis {
   std::array<int, num_axes> values_;
 };
 
-/// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
+/// A device mesh: how many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
 /// With the default order: rank = tp + tp_size * (cp + cp_size * (ep + ep_size * (dp + dp_size * pp))).
 struct MeshLayout {
   PerAxis degrees = PerAxis::degrees(1, 1, 1);
   AxisOrder order = data_first_order;
   /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
   int kv_copies = 1;
-  /// Consecutive replicas that share the shards of one copy of what ZeRO shards; 0: all replicas.
+  /// Consecutive replicas over which ZeRO shards: a shard group. Fewer than all: hybrid sharding. 0: all replicas.
   int shard_replicas = 0;
-  /// Sums over many replicas run in two levels: groups of so many consecutive replicas sum first, then those that hold
-  /// the same slice in all groups. 0: one level. Not used with shard_replicas.
+  /// Sums over many replicas have two levels: first over groups of so many consecutive replicas, then over the ranks
+  /// with the same slice in all groups. 0: one level. Not used with shard_replicas.
   int first_level_replicas = 0;
 
+  bool operator==(const MeshLayout&) const = default;
   int size() const;
-  int replicas_of_a_copy() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
-  bool has_copies() const { return replicas_of_a_copy() < degrees[Axis::dp]; }
+  int replicas_of_shard_group() const { return shard_replicas > 0 ? shard_replicas : degrees[Axis::dp]; }
+  /// Are there several shard groups (PyTorch HSDP)? Ranks with the same shard in all of them are a replicate group.
+  bool is_hybrid_sharded() const { return replicas_of_shard_group() < degrees[Axis::dp]; }
   /// Consecutive replicas of the first level of a sum.
   int replicas_of_first_level() const {
-    return !has_copies() && first_level_replicas > 0 ? first_level_replicas : replicas_of_a_copy();
+    return !is_hybrid_sharded() && first_level_replicas > 0 ? first_level_replicas : replicas_of_shard_group();
   }
   bool has_two_levels() const { return replicas_of_first_level() < degrees[Axis::dp]; }
   int degree(Axis axis) const { return degrees[axis]; }
@@ -79,20 +81,20 @@ struct MeshLayout {
   int group_index(int rank, Axis axis) const;
 
   /// The ranks over which the gradients of a group are summed with those of `rank`, in the order of the sum: tp runs
-  /// fastest, then cp, ep, dp and pp, whatever the order of the ranks. Stages between the first and the last hold no
-  /// tied parameters: there a tied group stays within the stage.
+  /// fastest, then cp, ep, dp and pp, for any order of the ranks. Stages between the first and the last hold no tied
+  /// parameters: there a tied group stays within the stage.
   std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
 
-  /// Of them those of our first level, and (tied: of both ends) those of the second, which hold our slice in all groups
-  /// of the first. With one level: all of them, and `rank` alone.
+  /// The first level of these: the ranks of our group. The second level: the ranks that hold our slice in all groups of
+  /// the first (of a tied group: on both ends). With one level: all of them, and `rank` alone.
   std::vector<int> first_level_ranks(int rank, const GroupKey& key) const;
   std::vector<int> second_level_ranks(int rank, const GroupKey& key) const;
 
-  /// The rank of `rank` among them, without listing them: there may be thousands.
+  /// The rank of `rank` in both levels, without listing the ranks, which may be thousands.
   GroupRank group_rank(int rank, const GroupKey& key) const;
 
-  /// reduction_groups, that of the heads of K and V where some tp ranks hold the same, and that of experts where they
-  /// are cut over ep.
+  /// reduction_groups, with that of the heads of K and V if several tp ranks hold the same head, and that of experts if
+  /// they are cut over ep.
   std::vector<GroupKey> groups() const;
 
   /// group_rank() of all groups().
@@ -102,16 +104,16 @@ struct MeshLayout {
   std::string text() const;
 };
 
-/// Consecutive replicas that lie on one node; 0: nodes have unlike numbers of them.
+/// Number of consecutive replicas on a node; 0: it differs between nodes.
 int replicas_of_a_node(const MeshLayout& mesh, int ranks_per_node);
 
-/// MeshLayout::first_level_replicas. 0: one level, as at most `most_at_once` ranks see other tokens, or the number of
-/// replicas is prime. Else the replicas of a node, if it has several, or the divisor that makes both levels most alike.
-/// (An all_to_all sends another message to each rank: p - 1 of them, in two levels about 2 sqrt(p).)
-int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int most_at_once);
-inline constexpr int default_most_summed_at_once = 64;
+/// MeshLayout::first_level_replicas. 0: one level, if the sum is over at most `max_at_once` ranks, or the number of
+/// replicas is prime. Else the replicas of a node, if it has several, or the divisor for which both levels are most
+/// alike. (An all_to_all sends p - 1 messages; in two levels about 2 sqrt(p).)
+int first_level_replicas(const MeshLayout& mesh, int ranks_per_node, int max_at_once);
+inline constexpr int default_max_summed_at_once = 64;
 
-/// The layout of a world; data = 0 takes what is left.
+/// The layout of a world; data = 0: as many replicas as there are ranks for.
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
 MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);
 

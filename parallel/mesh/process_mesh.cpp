@@ -27,27 +27,29 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
   };
   for (const GroupKey& key : groups) {
     const GroupRank ours = layout.group_rank(world.rank(), key);
-    if (ours.joins != key) {
-      reductions_.entries.push_back(reductions_[ours.joins]);
+    if (ours.communicator_key != key) {
+      reductions_.entries.push_back(reductions_[ours.communicator_key]);
       reductions_.entries.back().key = key;
       continue;
     }
     const bool is_dp = key == GroupKey{} && !layout.has_two_levels() && ours.size == dp().size();
-    ReductionCommunicators::Entry entry{.key = key, .communicator = &dp(), .has_copies = ours.has_copies};
+    ReductionCommunicators::Entry entry{.key = key, .communicator = &dp()};
     if (!is_dp)
       entry.communicator = make_group(layout.first_level_ranks(world.rank(), key), ours.rank, to_string(key));
     if (layout.has_two_levels())
-      entry.second = make_group(layout.second_level_ranks(world.rank(), key), ours.second_rank,
-                                to_string(key) + (ours.has_copies ? " copies" : " second level"));
-    if (layout.has_two_levels() && !ours.has_copies)
-      entry.whole = make_group(layout.reduction_ranks(world.rank(), key),
-                               ours.rank * ours.second_size + ours.second_rank, to_string(key) + " whole");
+      entry.second_level = make_group(layout.second_level_ranks(world.rank(), key), ours.second_rank,
+                                      to_string(key) + (ours.is_hybrid_sharded ? " replicate" : " second level"));
+    if (ours.is_sharded_over_both_levels())
+      entry.both_levels = make_group(layout.reduction_ranks(world.rank(), key),
+                                     ours.rank * ours.second_size + ours.second_rank, to_string(key) + " both levels");
     reductions_.entries.push_back(entry);
   }
   tp().open_device_link();  // the reducer opens its own
   pp().open_device_edges(tags::activations, +1, is_ring);
   pp().open_device_edges(tags::gradients, -1, is_ring);
-  pp().rest_device_edges(is_ring);
+  // CUDA loads a kernel at its first use, and waits for the whole device there, where NCCL's sends wait for their
+  // receivers. In a ring of stages that is a deadlock, so the messages of the first step go by MPI.
+  pp().pause_device_edges(is_ring);
 }
 
 }  // namespace espalier

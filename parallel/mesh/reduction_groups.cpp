@@ -28,11 +28,13 @@ GroupRanks ReductionCommunicators::ranks() const {
     const auto first = std::find_if(entries.begin(), entries.end(), [&](const Entry& other) {
       return other.communicator->state() == entry.communicator->state();
     });
-    ranks[entry.key] = {.rank = entry.communicator->rank(), .size = entry.communicator->size(), .joins = first->key};
-    if (entry.second != nullptr) {
-      ranks[entry.key].second_rank = entry.second->rank();
-      ranks[entry.key].second_size = entry.second->size();
-      ranks[entry.key].has_copies = entry.has_copies;
+    ranks[entry.key] = {.rank = entry.communicator->rank(),
+                        .size = entry.communicator->size(),
+                        .is_hybrid_sharded = entry.is_hybrid_sharded(),
+                        .communicator_key = first->key};
+    if (entry.second_level != nullptr) {
+      ranks[entry.key].second_rank = entry.second_level->rank();
+      ranks[entry.key].second_size = entry.second_level->size();
     }
   }
   return ranks;

@@ -25,12 +25,12 @@ class JobClock {
   double start_ = steady_seconds();
 };
 
-/// Sets the clock of the job to zero on all ranks, and their clocks to that of rank 0: ranks on its host share its
-/// steady clock, each other one measures the difference by a few round trips. Collective; Runtime calls it once.
+/// Sets the clock of the job to zero on all ranks, by the clock of rank 0. Ranks on its host share its steady clock;
+/// each other rank measures the difference by a few round trips. Collective; Runtime calls it once.
 void synchronize_clocks(const Communicator& world);
 
-/// Where round trip `i` left at sent[i], was answered at answered[i] (of the other clock) and came back at
-/// returned[i]: what is to be added to our clock to get the other's. The shortest round trip is the best witness.
+/// A round trip: sent and returned by our clock, answered by the other clock. @returns what to add to our clock to get
+/// the other: by the shortest round trip, which is the most exact.
 struct RoundTrip {
   double sent, answered, returned;
 };

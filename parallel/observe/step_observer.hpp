@@ -23,11 +23,11 @@ struct SpentTime {
   double end = 0;
   int chunk = -1;  ///< -1: of none
   int microbatch = -1;
-  bool in_background = false;  ///< beside what the rank itself does
+  bool in_background = false;  ///< overlapped with what the rank itself does
 };
 
-/// Is told what a rank does, by the thread that does it and outside of what a device records. An observer may take
-/// time, and changes nothing else. Without any the step is the same.
+/// Is notified of what a rank does, by the thread that does it; not while a device graph is recorded. An observer may
+/// take time, and changes nothing else. Without any the step is the same.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -37,17 +37,17 @@ class StepObserver {
   /// An operation of the schedule's list; index -1: something beside it, such as "validation".
   virtual void operation_begins(int /* index */, std::string_view /* what */, int /* chunk */, int /* microbatch */) {}
 
-  /// The host begins to compute an operation; nullptr: what only the trainer does in this phase.
+  /// The host begins to compute an operation; nullptr: what the trainer does in this phase, outside of the schedule.
   virtual void work_begins(Phase, const Operation*) {}
 
   /// A block of that work is done. `communicated`: seconds since its begin that went into communication. `progress`
   /// lets messages move.
   virtual void block_done(double /* communicated */, const std::function<void()>& /* progress */) {}
 
-  /// ZeRO-3: the weights of a layer (ReductionPlan::units) have come; kernels that use them follow.
+  /// ZeRO-3: the weights of a layer (ReductionPlan::units) are gathered; kernels that use them follow.
   virtual void layer_gathered(int /* unit */) {}
 
-  /// Told once the times are known, in any order.
+  /// Called once the times are known, in any order.
   virtual void spent(const SpentTime&) {}
 
   /// The host waits for messages from or to these ranks of the world. @param sequence messages sent so far
@@ -56,7 +56,7 @@ class StepObserver {
   virtual void wait_goes_on(std::span<const int> /* world_ranks */) {}
   virtual void wait_ends() {}
 
-  /// Of a communicator of this rank the library's collective `number` begins, from 1; 0: there may be some later.
+  /// Collective `number` (from 1) of the MPI library begins on a communicator of this rank; 0: some may follow.
   virtual void collective_begins(std::uint32_t /* communicator */, std::uint64_t /* number */) {}
   /// The wait that has begun is for this collective.
   virtual void collective_waits(std::uint32_t /* communicator */, std::uint64_t /* number */) {}
@@ -67,44 +67,46 @@ class StepObserver {
   virtual void evaluation_ends() {}
 };
 
-/// All that observe a rank, told in the order in which they came.
+/// All that observe a rank, notified in the order in which they were added.
 class StepObservers final : public StepObserver {
  public:
   StepObservers(std::initializer_list<StepObserver*> observers) : observers_(observers) {}
   void add(StepObserver& observer) { observers_.push_back(&observer); }
   void remove(const StepObserver& observer) { std::erase(observers_, &observer); }
 
-  void step_begins(std::int64_t step) override { tell(&StepObserver::step_begins, step); }
+  void step_begins(std::int64_t step) override { notify(&StepObserver::step_begins, step); }
   void operation_begins(int index, std::string_view what, int chunk, int microbatch) override {
-    tell(&StepObserver::operation_begins, index, what, chunk, microbatch);
+    notify(&StepObserver::operation_begins, index, what, chunk, microbatch);
   }
   void work_begins(Phase phase, const Operation* operation) override {
-    tell(&StepObserver::work_begins, phase, operation);
+    notify(&StepObserver::work_begins, phase, operation);
   }
   void block_done(double communicated, const std::function<void()>& progress) override {
-    tell(&StepObserver::block_done, communicated, progress);
+    notify(&StepObserver::block_done, communicated, progress);
   }
-  void layer_gathered(int unit) override { tell(&StepObserver::layer_gathered, unit); }
-  void spent(const SpentTime& time) override { tell(&StepObserver::spent, time); }
+  void layer_gathered(int unit) override { notify(&StepObserver::layer_gathered, unit); }
+  void spent(const SpentTime& time) override { notify(&StepObserver::spent, time); }
   void wait_begins(std::string_view what, std::string_view communicator, std::uint64_t sequence,
                    std::span<const int> world_ranks) override {
-    tell(&StepObserver::wait_begins, what, communicator, sequence, world_ranks);
+    notify(&StepObserver::wait_begins, what, communicator, sequence, world_ranks);
   }
-  void wait_goes_on(std::span<const int> world_ranks) override { tell(&StepObserver::wait_goes_on, world_ranks); }
-  void wait_ends() override { tell(&StepObserver::wait_ends); }
+  void wait_goes_on(std::span<const int> world_ranks) override { notify(&StepObserver::wait_goes_on, world_ranks); }
+  void wait_ends() override { notify(&StepObserver::wait_ends); }
   void collective_begins(std::uint32_t communicator, std::uint64_t number) override {
-    tell(&StepObserver::collective_begins, communicator, number);
+    notify(&StepObserver::collective_begins, communicator, number);
   }
   void collective_waits(std::uint32_t communicator, std::uint64_t number) override {
-    tell(&StepObserver::collective_waits, communicator, number);
+    notify(&StepObserver::collective_waits, communicator, number);
   }
-  void communicator_ends(std::uint32_t communicator) override { tell(&StepObserver::communicator_ends, communicator); }
-  void evaluation_begins() override { tell(&StepObserver::evaluation_begins); }
-  void evaluation_ends() override { tell(&StepObserver::evaluation_ends); }
+  void communicator_ends(std::uint32_t communicator) override {
+    notify(&StepObserver::communicator_ends, communicator);
+  }
+  void evaluation_begins() override { notify(&StepObserver::evaluation_begins); }
+  void evaluation_ends() override { notify(&StepObserver::evaluation_ends); }
 
  private:
   template <class... Parameters, class... Values>
-  void tell(void (StepObserver::*event)(Parameters...), const Values&... values) const {
+  void notify(void (StepObserver::*event)(Parameters...), const Values&... values) const {
     for (StepObserver* const observer : observers_)
       (observer->*event)(values...);
   }
@@ -113,12 +115,12 @@ class StepObservers final : public StepObserver {
 };
 
 /// While it lives, what happens belongs to no step.
-class Evaluation {
+class EvaluationScope {
  public:
-  explicit Evaluation(StepObservers& observers) : observers_(observers) { observers_.evaluation_begins(); }
-  ~Evaluation() { observers_.evaluation_ends(); }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
+  explicit EvaluationScope(StepObservers& observers) : observers_(observers) { observers_.evaluation_begins(); }
+  ~EvaluationScope() { observers_.evaluation_ends(); }
+  EvaluationScope(const EvaluationScope&) = delete;
+  EvaluationScope& operator=(const EvaluationScope&) = delete;
 
  private:
   StepObservers& observers_;

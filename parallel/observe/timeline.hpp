@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// Something that a rank did, in seconds of the job's clock.
+/// What a rank did, in seconds of the job's clock.
 struct TimelineEvent {
   std::string name;
   const char* category = "other";  ///< a phase word, a literal: "forward", "bubble", "data_comm"
@@ -23,10 +23,10 @@ struct TimelineEvent {
   std::int64_t step = 0;
 };
 
-inline constexpr int operations_track = 0;     ///< what the rank itself did, one thing after another
-inline constexpr int communication_track = 1;  ///< what went on in the background
+inline constexpr int operations_track = 0;     ///< what the rank itself did, one after another
+inline constexpr int communication_track = 1;  ///< communication in the background
 
-/// What a rank did when, kept only while switched on, and not of evaluations, which belong to no step.
+/// Records what a rank did and when, while it is switched on. Evaluations belong to no step and are left out.
 class Timeline : public StepObserver {
  public:
   bool is_on() const { return on_; }
@@ -34,13 +34,13 @@ class Timeline : public StepObserver {
   void switch_off() { on_ = false; }
 
   void step_begins(std::int64_t step) override { step_ = step; }
-  void spent(const SpentTime& time) override;  ///< what took no time is left out
+  void spent(const SpentTime& time) override;  ///< leaves out what took no time
   void evaluation_begins() override { in_evaluation_ = true; }
   void evaluation_ends() override { in_evaluation_ = false; }
 
   const std::vector<TimelineEvent>& events() const { return events_; }
 
-  /// Hands over the events so far, and goes on with none.
+  /// Returns the events so far, and keeps none.
   std::vector<TimelineEvent> take();
 
  private:

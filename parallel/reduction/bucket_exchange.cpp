@@ -75,12 +75,12 @@ void BucketExchange<S>::gather_sums() {
 }
 
 template <class S>
-void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place,
+void BucketExchange<S>::gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index byte_offset,
                                        Index element_bytes) {
   begin(State::weights, number);
-  weights.load(group_->exec, place + (own_slice().begin - bucket().offset) * element_bytes,
+  weights.load(group_->exec, byte_offset + (own_slice().begin - bucket().offset) * element_bytes,
                own_slice().size() * element_bytes);
-  gather(weights.data() + place, element_bytes, weights_phase);
+  gather(weights.data() + byte_offset, element_bytes, weights_phase);
 }
 
 template <class S>

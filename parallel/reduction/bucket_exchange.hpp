@@ -12,16 +12,16 @@
 
 namespace espalier {
 
-/// Carries one bucket at a time through a group. The sum of its gradients is a reduce_scatter: each rank sends the
-/// others their slices of its values (all_to_all), and adds what comes for its own slice in rank order. An all_gather
-/// then hands the slices round, of the sums (both together are an all_reduce) or of updated weights. Between the two
-/// the second level of a sum may go on with our slice.
+/// Communicates one bucket at a time. Its gradients are summed by a reduce_scatter: each rank sends every other rank
+/// its slice (all_to_all), and adds what it receives in rank order. An all_gather then distributes the slices: of the
+/// sums (both together are an all_reduce), or of updated weights. Between the two, the second level of a sum may reduce
+/// our slice.
 ///
-/// Owns the memory in which values arrive, and that of the wire type.
+/// Owns the receive buffer, and the buffer of the wire type.
 template <class S>
 class BucketExchange {
  public:
-  /// What is under way, or waited for.
+  /// What is in flight, or waited for.
   enum class State { idle, values, second_level, sums, weights };
 
   /// Large enough for each of the group's buckets. @param wire see WireValues
@@ -30,24 +30,25 @@ class BucketExchange {
 
   /// Starts the reduce_scatter of the group's bucket `number`.
   void scatter_values(std::size_t number);
-  /// Advances what is under way; true when it has come.
+  /// Advances what is in flight; true when it is complete.
   [[nodiscard]] bool test() { return messages().test(); }
-  /// The values have come: our slice becomes the sum, as it travels.
+  /// The values are received: our slice becomes the sum, in the wire type.
   void add();
-  /// After add(), where the sum does not go round, or not yet: writes it into the gradients.
+  /// After add(), where no all_gather of the sum follows, or not yet: writes it into the gradients.
   void unpack_own_sum() const { values_.unpack_own_sum(bucket()); }
-  /// After unpack_own_sum(), of a unit: adds the sum to the shard, or is the first of the step in it.
+  /// After unpack_own_sum(), for a unit: adds the sum to the shard; the first sum of a step overwrites it.
   void add_to_shard(bool is_first) const { values_.add_to_shard(bucket(), is_first); }
   void enter_second_level() { state_ = State::second_level; }
 
-  /// Starts the all_gather of the sums: of add(), or where the second level has gone on with them, of the gradients.
+  /// Starts the all_gather of the sums: those of add(), or of the gradients where the second level has reduced them.
   void gather_sums();
-  /// The sums have come: writes them into the gradients.
+  /// The sums are received: writes them into the gradients.
   void unpack_all_sums() const { values_.unpack_all_sums(bucket()); }
 
-  /// Starts the all_gather of the group's bucket `number` of another array: the bucket begins at byte `place` of
+  /// Starts the all_gather of the group's bucket `number` of another array: the bucket begins at byte `byte_offset` of
   /// `weights`. Both outlive the messages.
-  void gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index place, Index element_bytes);
+  void gather_weights(std::size_t number, const MpiBuffer<unsigned char>& weights, Index byte_offset,
+                      Index element_bytes);
 
   void finish() { state_ = State::idle; }
 
@@ -55,7 +56,7 @@ class BucketExchange {
   std::size_t number() const { return number_; }
   const Bucket& bucket() const { return *group_->buckets[number_]; }
   double began() const { return began_; }                       ///< by the job's clock
-  double sent_at() const { return value_messages_.sent_at(); }  ///< the values; of a group that spans stages
+  double sent_at() const { return value_messages_.sent_at(); }  ///< the values, in a group that spans stages
   const MessageSet& messages() const { return state_ == State::values ? value_messages_ : gather_messages_; }
   std::string describe() const;
 
@@ -79,10 +80,10 @@ class BucketExchange {
   State state_ = State::idle;
   std::size_t number_ = 0;
   double began_ = 0;
-  Index wire_bytes_;  // an element, as it travels
+  Index wire_bytes_;  // of an element in the wire type
   MessageSet value_messages_;
   MessageSet gather_messages_;
-  Tensor<unsigned char, 1> received_;  // (size - 1, slice), as they travel
+  Tensor<unsigned char, 1> received_;  // (size - 1, slice), in the wire type
   MpiBuffer<unsigned char> received_mpi_;
   WireValues<S> values_;
 };

@@ -16,8 +16,8 @@ BucketGroup::BucketGroup(const Communicator& ranks, const std::string& what, con
   communicator.open_device_link();
   if (communicator.device_link() != nullptr)
     exec = make_stream();
-  else if (gathers_sums && ranks.size() > ranks.context().most_direct_ranks)
-    own_of_gathers = ranks.duplicate(ranks.name() + " sums");
+  else if (gathers_sums && ranks.size() > ranks.context().max_direct_ranks)
+    sums_communicator = ranks.duplicate(ranks.name() + " sums");
   for (const Bucket& bucket : all_buckets)
     if (bucket.group == key)
       buckets.push_back(&bucket);
@@ -40,16 +40,16 @@ void BucketGroup::require_same_buckets(const std::vector<Index>& settings) const
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != all[0])
       throw Error(ExitCode::usage,
-                  {.what = "ranks that sum gradients together cut them differently",
+                  {.what = "ranks that sum gradients together use different buckets",
                    .where = fmt::format("communicator {}, parameters of group {}", communicator.name(), to_string(key)),
-                   .got = fmt::format("rank {} other buckets than rank {}",
+                   .got = fmt::format("rank {} has other buckets than rank {}",
                                       communicator.world_rank(static_cast<int>(rank)), communicator.world_rank(0)),
                    .wanted = "the same number and sizes of buckets",
                    .todo = "start all ranks with one config and one binary"});
 }
 
 Traffic BucketGroup::traffic() const {
-  const Traffic of_gathers = own_of_gathers ? own_of_gathers->traffic() : Traffic();
+  const Traffic of_gathers = sums_communicator ? sums_communicator->traffic() : Traffic();
   return {communicator.traffic().bytes + of_gathers.bytes, communicator.traffic().messages + of_gathers.messages};
 }
 

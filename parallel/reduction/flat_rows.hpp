@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// Where the flat arrays may be cut: where a row of a parameter starts. Without parameters, anywhere.
+/// Where the flat arrays may be cut: at the start of a row of a parameter. Without parameters, anywhere.
 class FlatRows {
  public:
   /// @param parameters in flat order; they must outlive this.
@@ -40,7 +40,7 @@ class FlatRows {
     return after - position < position - before ? after : before;
   }
 
-  /// Part `part` of `range` cut into `parts`, as equal as cuts at rows of about a cache line make them.
+  /// Part `part` of `range` cut into `parts`, which are as equal as cuts at rows and cache lines allow.
   IndexRange slice(IndexRange range, Index part, Index parts) const {
     const auto bound = [&](Index at) {
       constexpr Index cache_line_elements = 16;

@@ -25,31 +25,33 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
   arrays_.storage = gradients;
   for (const ReductionCommunicators::Entry& entry : communicators.entries) {
     const GroupRank& ours = ranks.at(entry.key);
-    ESPALIER_ASSERT(ours.second_size == 1 || (ours.size > 1 && (zero_stage_ > 0 || !ours.has_copies)),
-                    "copies of what is not sharded");
-    if (ours.joins != entry.key || ours.size == 1)
+    ESPALIER_ASSERT(ours.second_size == 1 || (ours.size > 1 && (zero_stage_ > 0 || !ours.is_hybrid_sharded)),
+                    "hybrid sharding without ZeRO");
+    if (ours.communicator_key != entry.key || ours.size == 1)
       continue;
-    Group& first = add_group(*entry.communicator, entry.key, false, options);
+    Group& first = add_group(*entry.communicator, entry.key, nullptr, options);
     if (ours.second_size == 1)
       continue;
-    first.second = &add_group(*entry.second, entry.key, true, options);
-    first.second->first = &first;
+    first.is_sharded_over_both_levels = ours.is_sharded_over_both_levels();
+    first.second_level = &add_group(*entry.second_level, entry.key, &first, options);
   }
   begin_step();
 }
 
 template <class S>
 typename GradientReducer<S>::Group& GradientReducer<S>::add_group(const Communicator& communicator, const GroupKey& key,
-                                                                  bool is_second, const ReducerOptions& options) {
-  const bool gathers_sums = zero_stage_ == 0 || (is_second && plan_.has_copies);
-  Group& group = groups_.emplace_back(
-      BucketGroup(communicator, "gradients", key, is_second ? plan_.second : plan_.buckets, exec_, gathers_sums));
-  group.spans_stages = key.tied && is_second == !plan_.second.empty();
+                                                                  Group* first_level, const ReducerOptions& options) {
+  const bool is_second = first_level != nullptr;
+  const bool gathers_sums = zero_stage_ == 0 || (is_second && !first_level->is_sharded_over_both_levels);
+  Group& group = groups_.emplace_back(BucketGroup(
+      communicator, "gradients", key, is_second ? plan_.second_level_buckets : plan_.buckets, exec_, gathers_sums));
+  group.first_level = first_level;
+  const bool crosses_stages_at_this_level = is_second == !plan_.second_level_buckets.empty();  // the last level
+  group.spans_stages = key.tied && crosses_stages_at_this_level;
   if (groups_.size() == 1)
     arrays_ = GradientArrays<S>(group.communicator, arrays_.storage);
   group.require_same_buckets({zero_stage_, WireValues<S>::element_bytes(options.wire)});
-  const int most = std::max(1, options.buckets_in_flight);
-  for (int i = 0; i < std::min(most, static_cast<int>(group.buckets.size())); ++i)
+  for (Index i = 0; i < options.in_flight(std::ssize(group.buckets)); ++i)
     group.idle.emplace_back(group, arrays_, options.wire, fmt::format("{}_{}", communicator.name(), i));
   return group;
 }
@@ -57,7 +59,7 @@ typename GradientReducer<S>::Group& GradientReducer<S>::add_group(const Communic
 template <class S>
 bool GradientReducer<S>::all_done() const {
   return std::all_of(groups_.begin(), groups_.end(), [this](const Group& group) {
-    const bool has_begun = pass_ == Pass::gather || group.first || group.num_marked == group.buckets.size();
+    const bool has_begun = pass_ == Pass::gather || group.first_level || group.num_marked == group.buckets.size();
     return has_begun && group.is_idle();
   });
 }
@@ -67,10 +69,10 @@ void GradientReducer<S>::begin_step() {
   ESPALIER_ASSERT(std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.is_idle(); }),
                   "begin_step() while buckets are in flight: call wait() first");
   pass_ = Pass::reduce;
-  others_sent_at_ = exposed_seconds_ = early_seconds_ = 0;
+  others_sent_at_ = exposed_seconds_ = bubble_seconds_ = 0;
   for (Group& group : groups_) {
     group.num_marked = 0;
-    group.is_through_second.assign(group.buckets.size(), 0);
+    group.is_second_level_done.assign(group.buckets.size(), 0);
     group.traffic_before = group.traffic();
   }
   marked_.clear();
@@ -97,10 +99,10 @@ void GradientReducer<S>::reduce(int unit, bool is_last) {
   UnitSum& sum = sum_of(unit);
   ESPALIER_ASSERT(sum.buckets == 0,
                   fmt::format("unit {} was written before the last sum of its buffer was done", unit));
-  sum = {.is_last = is_last, .began = groups_.front().communicator.clock().now()};
+  sum = UnitSum{.is_last = is_last, .began = groups_.front().communicator.clock().now()};
   ++num_sums_[static_cast<std::size_t>(unit)];
   for (Group& group : groups_)
-    for (std::size_t i = 0; i < group.buckets.size() && group.first == nullptr; ++i)
+    for (std::size_t i = 0; i < group.buckets.size() && group.first_level == nullptr; ++i)
       if (group.buckets[i]->unit == unit) {
         ++sum.buckets;
         group.ready.push_back(i);
@@ -121,18 +123,18 @@ template <class S>
 void GradientReducer<S>::progress(Group& group) {
   for (auto next = group.in_flight.begin(); next != group.in_flight.end();)
     advance(group, next++);  // which may end it
-  queue_marked(group);
+  collect_ready(group);
   const auto may_start = [&](std::size_t number) {  // weights come from the second level first
-    return pass_ == Pass::reduce || !is_partial(group) || group.is_through_second[number] != 0;
+    return pass_ == Pass::reduce || !group.is_sharded_over_both_levels || group.is_second_level_done[number] != 0;
   };
   while (!group.ready.empty() && !group.idle.empty() && may_start(group.ready.front()))
     start(group);
 }
 
-/// Queues the buckets outside of units whose gradients are all final, up to the first that has one missing.
+/// Those outside of units whose gradients are all final are ready, up to the first that has one missing.
 template <class S>
-void GradientReducer<S>::queue_marked(Group& group) {
-  if (pass_ == Pass::gather || group.first)
+void GradientReducer<S>::collect_ready(Group& group) {
+  if (pass_ == Pass::gather || group.first_level)
     return;
   for (; group.num_marked < group.buckets.size(); ++group.num_marked) {
     const Bucket& bucket = *group.buckets[group.num_marked];
@@ -157,9 +159,9 @@ void GradientReducer<S>::start(Group& group) {
   if (pass_ == Pass::reduce) {
     exchange->scatter_values(number);
   } else {
-    if (is_partial(group))
-      order_after(group.exec, group.second->exec);  // by which our slice has come
-    exchange->gather_weights(number, weights_mpi_, group.weight_places[number], weight_bytes_);
+    if (group.is_sharded_over_both_levels)
+      order_after(group.exec, group.second_level->exec);  // by which our slice has come
+    exchange->gather_weights(number, weights_mpi_, group.weight_offsets[number], weight_bytes_);
   }
   advance(group, exchange);  // what is enqueued is through at once: in the order of the buckets on all ranks
 }
@@ -172,32 +174,32 @@ void GradientReducer<S>::advance(Group& group, InFlight exchange) {
   };
   if (exchange->state() == State::values && exchange->test() && is_next())
     sum(group, exchange);
-  if (exchange->state() == State::second_level && is_next() && group.is_through_second[exchange->number()] != 0) {
-    order_after(group.exec, group.second->exec);
+  if (exchange->state() == State::second_level && is_next() && group.is_second_level_done[exchange->number()] != 0) {
+    order_after(group.exec, group.second_level->exec);
     exchange->gather_sums();
   }
   if ((exchange->state() == State::sums || exchange->state() == State::weights) && exchange->test())
     finish(group, exchange);
 }
 
-/// The values of all ranks have come. Our slice may then go to the second level. Copies of a shard are summed there
-/// only after the last micro-batch.
+/// The values of all ranks have come. Our slice may then go to the second level: of a unit in a replicate group only
+/// after the last micro-batch.
 template <class S>
 void GradientReducer<S>::sum(Group& group, InFlight exchange) {
   const Region region("espalier::parallel::gradient_reducer::sum");
   if (group.spans_stages)
     others_sent_at_ = std::max(others_sent_at_, exchange->sent_at());
   exchange->add();
-  if (group.gathers_sums && !is_partial(group))
+  if (group.gathers_sums && !group.is_sharded_over_both_levels)
     return exchange->gather_sums();
   exchange->unpack_own_sum();
   const int unit = exchange->bucket().unit;
-  if (unit >= 0 && !is_partial(group))
+  if (unit >= 0 && !group.is_sharded_over_both_levels)
     exchange->add_to_shard(num_sums_[static_cast<std::size_t>(unit)] == 1);
-  settle_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
-  if (group.second != nullptr && (is_partial(group) || unit < 0 || sum_of(unit).is_last)) {
-    order_after(group.second->exec, group.exec);
-    group.second->ready.push_back(exchange->number());
+  fence_before_messages(group.communicator, group.exec, "espalier::parallel: its buffer may receive again");
+  if (group.second_level != nullptr && (group.is_sharded_over_both_levels || unit < 0 || sum_of(unit).is_last)) {
+    order_after(group.second_level->exec, group.exec);
+    group.second_level->ready.push_back(exchange->number());
   }
   if (group.gathers_sums)
     exchange->enter_second_level();
@@ -209,7 +211,7 @@ template <class S>
 void GradientReducer<S>::finish(Group& group, InFlight exchange) {
   const Bucket& bucket = exchange->bucket();
   if (pass_ == Pass::gather)
-    weights_mpi_.store(group.exec, group.weight_places[exchange->number()], bucket.size * weight_bytes_);
+    weights_mpi_.store(group.exec, group.weight_offsets[exchange->number()], bucket.size * weight_bytes_);
   else if (group.gathers_sums)
     exchange->unpack_all_sums();
   if (pass_ == Pass::gather || bucket.unit < 0)
@@ -226,10 +228,10 @@ void GradientReducer<S>::finish(Group& group, InFlight exchange) {
 template <class S>
 void GradientReducer<S>::finish_bucket(Group& group, std::size_t number) {
   ++num_done_;
-  if (group.first)
-    group.first->is_through_second[number] = 1;
+  if (group.first_level)
+    group.first_level->is_second_level_done[number] = 1;
   const int unit = group.buckets[number]->unit;
-  if (pass_ == Pass::reduce && unit >= 0 && !is_partial(group) && --sum_of(unit).buckets == 0)
+  if (pass_ == Pass::reduce && unit >= 0 && !group.is_sharded_over_both_levels && --sum_of(unit).buckets == 0)
     record(group, fmt::format("reduce layer {}", unit), sum_of(unit).began);
 }
 
@@ -258,7 +260,7 @@ void GradientReducer<S>::wait() {
 
 template <class S>
 void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, Index element_bytes,
-                                      const std::function<Index(Index element)>& place_of) {
+                                      const std::function<Index(Index element)>& offset_of) {
   if (zero_stage_ == 0 || groups_.empty())
     return;
   const Region region("espalier::parallel::gradient_reducer::gather");
@@ -273,14 +275,15 @@ void GradientReducer<S>::gather_bytes(const Tensor<unsigned char, 1>& weights, I
   weight_bytes_ = element_bytes;
   pass_ = Pass::gather;
   for (Group& group : groups_) {
-    group.is_through_second.assign(group.buckets.size(), 0);
-    group.weight_places.assign(group.buckets.size(), -1);
-    for (std::size_t i = 0; i < group.buckets.size() && !(group.first && plan_.has_copies); ++i) {
-      const Index whole = (group.first ? group.first : &group)->buckets[i]->offset;
-      const Index place = place_of(whole);
-      if (place < 0)
+    group.is_second_level_done.assign(group.buckets.size(), 0);
+    group.weight_offsets.assign(group.buckets.size(), -1);
+    const bool is_replicate_group = group.first_level != nullptr && !group.first_level->is_sharded_over_both_levels;
+    for (std::size_t i = 0; i < group.buckets.size() && !is_replicate_group; ++i) {
+      const Index whole = (group.first_level ? group.first_level : &group)->buckets[i]->offset;
+      const Index offset = offset_of(whole);
+      if (offset < 0)
         continue;
-      group.weight_places[i] = (place + group.buckets[i]->offset - whole) * element_bytes;
+      group.weight_offsets[i] = (offset + group.buckets[i]->offset - whole) * element_bytes;
       group.ready.push_back(i);
     }
   }
@@ -298,10 +301,10 @@ void GradientReducer<S>::complete(const char* what) {
   exposed_seconds_ += total.seconds();
   const double ended = communicator.clock().now();
   // Before the other stage has sent its part this is waiting for its work; after it, for the network.
-  const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at_, began, ended) : began;
-  early_seconds_ += early_until - began;
-  communicator.observers().spent({.what = what, .phase = Phase::bubble, .begin = began, .end = early_until});
-  communicator.observers().spent({.what = what, .phase = Phase::data_comm, .begin = early_until, .end = ended});
+  const double bubble_until = pass_ == Pass::reduce ? std::clamp(others_sent_at_, began, ended) : began;
+  bubble_seconds_ += bubble_until - began;
+  communicator.observers().spent({.what = what, .phase = Phase::bubble, .begin = began, .end = bubble_until});
+  communicator.observers().spent({.what = what, .phase = Phase::data_comm, .begin = bubble_until, .end = ended});
 }
 
 template <class S>
@@ -350,7 +353,7 @@ template <class S>
 ReducerStats GradientReducer<S>::stats() const {
   ReducerStats stats;
   stats.exposed_seconds = exposed_seconds_;
-  stats.early_seconds = early_seconds_;
+  stats.bubble_seconds = bubble_seconds_;
   for (const Group& group : groups_) {
     const std::uint64_t bytes = group.traffic().bytes - group.traffic_before.bytes;
     stats.bytes_by_group[group.key] += bytes;

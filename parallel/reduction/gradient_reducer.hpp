@@ -20,35 +20,40 @@ namespace espalier {
 
 struct ReducerStats {
   double exposed_seconds = 0;       ///< in wait() and gather_updated_weights(), since begin_step()
-  double early_seconds = 0;         ///< of them, before all other stages had sent their part of the tied gradients
+  double bubble_seconds = 0;        ///< the part of it that is bubble: waited before the other stage had sent
   std::uint64_t bytes_sent = 0;     ///< since begin_step(), all communicators
   std::uint64_t messages_sent = 0;  ///< the same
   std::map<GroupKey, std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
 };
 
-/// Sums gradients over the ranks of their reduction group while backward goes on. Per step: begin_step();
-/// mark_ready(segment) as soon as a segment's gradient is final (last micro-batch only); progress() now and then, as
-/// nothing moves during a kernel; wait(), after which owned() holds the sums, the same bits in every run: each rank
-/// owns a slice of each bucket and adds the others' values in rank order. Without ZeRO the slices then go round and
-/// owned() is the whole array. With ZeRO-1 the owner updates its weights; gather_updated_weights() hands them round.
+/// Sums gradients over the ranks of their reduction group, overlapped with backward. Per step, call
+/// - begin_step()
+/// - mark_ready(segment) as soon as a segment's gradient is final (last micro-batch only)
+/// - progress() now and then: MPI makes no progress during a kernel
+/// - wait(), after which owned() holds the sums
+/// - with ZeRO, gather_updated_weights() after the update
 ///
-/// The buckets of a communicator start in one order on all its ranks, from the end of the array to its start, each as
-/// soon as it is full, those before it have started and an exchange is free. Communicators do not wait for each
-/// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
-/// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
+/// Each rank owns a slice of each bucket and adds the others' values in rank order, so every run has the same bits.
+/// Without ZeRO the summed slices are then gathered, and owned() is the whole array.
 ///
-/// With ZeRO-2 and -3 layers ("units") are summed after each micro-batch, as a list of actions
-/// (parallel/schedule/unit_actions.hpp) says it: their sums are added to this rank's shard.
+/// The buckets of a communicator start in one order on all its ranks, from the end of the array to its start. A bucket
+/// starts as soon as all its gradients are final, those before it have started and an exchange is free. Communicators
+/// do not wait for each other: the two stages of a tied bucket may come to it at different times. wait() reduces what
+/// was never marked. All memory is allocated in the constructor. For one rank there is nothing to do.
+///
+/// With ZeRO-2 and -3 layers are FSDP units: a list of actions (parallel/schedule/unit_actions.hpp) sums each after
+/// every micro-batch, and the sum is added to this rank's shard.
 ///
 /// A sum may have a second level (GroupRank), over the ranks that hold our slice of a bucket in other groups of the
 /// first. There are two cases:
 /// - Hybrid sharding (FSDP's hybrid strategy, Zhao et al., 2023): each node holds a copy of the state. owned() is this
-///   rank's shard of its copy. The copies are summed after the last micro-batch.
+///   rank's shard of its copy. Replicate groups sum their shards after the last micro-batch.
 /// - A sum over many replicas: the slice is cut again, after every micro-batch. owned() is a slice of a slice. Sums and
 ///   weights are gathered in the second level first.
 ///
-/// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
-/// that of backward, and wait() makes later kernels wait, not the host.
+/// Over device links (NCCL) the whole reduction of a bucket is enqueued when it starts, on a stream of its own.
+/// wait_for_buffer() then makes later kernels wait, not the host. wait() and gather_updated_weights() make the host
+/// wait for the device: so what is exposed of the messages is timed by itself.
 template <class S>
 class GradientReducer {
  public:
@@ -61,7 +66,7 @@ class GradientReducer {
   /// Arms all buckets for the next reduction.
   void begin_step();
 
-  /// The gradient of segments()[index] is final. Its bucket's reduction starts now if that fills it.
+  /// The gradient of segments()[segment] is final. The reduction of its bucket starts now if this was the last one.
   void mark_ready(int segment);
 
   /// True if the segment was marked in this step, or lies in a unit, which reduce() sums. Then it must not be marked.
@@ -70,7 +75,7 @@ class GradientReducer {
   /// Returns when the gradients of the unit may be written, calling `meanwhile` between polls.
   void wait_for_buffer(int unit, const std::function<void()>& meanwhile = {});
 
-  /// The unit's gradients of one micro-batch are there: their sum starts. In one order on all ranks.
+  /// Starts the sum of the unit's gradients of one micro-batch. In one order on all ranks.
   void reduce(int unit, bool is_last);
 
   /// Advances what is in flight without waiting.
@@ -79,16 +84,15 @@ class GradientReducer {
   /// Completes all buckets, also those never marked.
   void wait();
 
-  /// All-gathers the updated weights from their owners. It skips the units of ZeRO-3, which WeightGatherer gathers.
-  /// Call it after wait(), when the update is enqueued on `exec`; kernels enqueued later see all weights. Without ZeRO
-  /// it does nothing.
+  /// All-gathers the updated weights from their owners; nothing without ZeRO. Call it after wait(), when the update is
+  /// enqueued on `exec`. Kernels enqueued later see all weights. Units of ZeRO-3 are left to WeightGatherer.
   template <class T>
   void gather_updated_weights(const FlatStorage<T>& weights) {
     static_assert(std::is_trivially_copyable_v<T>);
     const Tensor<T, 1> values = weights.values();
     gather_bytes(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(values.data()), values.size() * sizeof(T)),
                  static_cast<Index>(sizeof(T)),
-                 [&](Index element) { return weights.unit_of(element) < 0 ? weights.place(element) : -1; });
+                 [&](Index element) { return weights.unit_of(element) < 0 ? weights.offset_of(element) : -1; });
   }
 
   /// Ascending flat ranges whose summed gradients this rank has after wait().
@@ -107,14 +111,17 @@ class GradientReducer {
   struct Group : BucketGroup {
     explicit Group(BucketGroup own) : BucketGroup(std::move(own)) {}
 
-    Group* first = nullptr;   // level, where this is the second
-    Group* second = nullptr;  // level, where the sum has one
+    Group* first_level = nullptr;   // where this is the second
+    Group* second_level = nullptr;  // where the sum has one
+    // The second level adds to this one's sums before they go round or into the shard. false: hybrid sharding, the
+    // second level sums shards.
+    bool is_sharded_over_both_levels = false;
     std::list<Exchange> idle;
-    std::list<Exchange> in_flight;        // in the order of their start
-    std::deque<std::size_t> ready;        // buckets to be started, in this order
-    std::size_t num_marked = 0;           // of the buckets, in their order: all gradients are final
-    std::vector<char> is_through_second;  // by bucket, of this pass
-    std::vector<Index> weight_places;     // by bucket, in bytes
+    std::list<Exchange> in_flight;           // in the order of their start
+    std::deque<std::size_t> ready;           // buckets to be started, in this order
+    std::size_t num_marked = 0;              // of the buckets, in their order: all gradients are final
+    std::vector<char> is_second_level_done;  // by bucket, of this pass
+    std::vector<Index> weight_offsets;       // by bucket, in bytes
     Traffic traffic_before;
 
     bool is_idle() const { return ready.empty() && in_flight.empty(); }
@@ -127,11 +134,11 @@ class GradientReducer {
     double began = 0;
   };
 
-  Group& add_group(const Communicator& communicator, const GroupKey& key, bool is_second,
+  Group& add_group(const Communicator& communicator, const GroupKey& key, Group* first_level,
                    const ReducerOptions& options);
   void gather_bytes(const Tensor<unsigned char, 1>& weights, Index element_bytes,
-                    const std::function<Index(Index element)>& place_of);
-  void queue_marked(Group& group);
+                    const std::function<Index(Index element)>& offset_of);
+  void collect_ready(Group& group);
   void progress(Group& group);
   void start(Group& group);
   void advance(Group& group, InFlight exchange);
@@ -143,8 +150,6 @@ class GradientReducer {
   void wait_until(const std::function<bool()>& is_done, const std::function<void()>& meanwhile = {});
   const Exchange& oldest() const;
   bool all_done() const;
-  // The second level adds to its sums before they go round or into the shard.
-  bool is_partial(const Group& group) const { return group.second != nullptr && !plan_.has_copies; }
   UnitSum& sum_of(int unit) { return unit_sums_[static_cast<std::size_t>(arrays_.storage.buffer_of(unit))]; }
 
   ExecSpace exec_;
@@ -163,7 +168,7 @@ class GradientReducer {
   Index num_done_ = 0;         // exchanges, since the start
   double others_sent_at_ = 0;  // their values of the buckets that came so far, in groups across stages
   double exposed_seconds_ = 0;
-  double early_seconds_ = 0;
+  double bubble_seconds_ = 0;
 };
 
 }  // namespace espalier

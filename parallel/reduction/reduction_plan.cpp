@@ -23,7 +23,7 @@ Bucket cut_again(const Bucket& bucket, int rank, const GroupRank& ours, const Fl
   Bucket second{.offset = slice.begin,
                 .size = slice.size(),
                 .group = bucket.group,
-                .unit = ours.has_copies ? -1 : bucket.unit,
+                .unit = ours.is_hybrid_sharded ? -1 : bucket.unit,
                 .bounds = {}};
   second.bounds = cut_into_slices(second, ours.second_size, rows);
   return second;
@@ -69,7 +69,7 @@ bool is_layer(const Segment& segment, const ReducerOptions& options) {
 
 bool same_block(const Segment& a, const Segment& b) { return a.chunk == b.chunk && a.block == b.block; }
 
-// The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
+// The most elements of a bucket of each communicator. All of its ranks sum the same, so they agree without messages.
 std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
                                         const ReducerOptions& options, Index element_bytes) {
   std::map<GroupKey, Index> limits;
@@ -78,7 +78,8 @@ std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, co
     const bool in_unit = is_layer(segments[s], options);
     if (in_unit && (s == 0 || !same_block(segments[s - 1], segments[s])))
       ++units;
-    limits[rank_in(ranks, segments[s].group).joins] += segments[s].size * (in_unit ? options.times_of(units - 1) : 1);
+    limits[rank_in(ranks, segments[s].group).communicator_key] +=
+        segments[s].size * (in_unit ? options.times_of(units - 1) : 1);
   }
   const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
   const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
@@ -113,18 +114,18 @@ std::vector<ByteRange> Bucket::byte_slices(Index element_bytes) const {
   return slices;
 }
 
-ReducerOptions for_ranks(ReducerOptions options, int ranks) {
+ReducerOptions options_for_ranks(ReducerOptions options, int ranks) {
   constexpr Index slice_bytes = Index{256} << 10;
-  constexpr Index most_bytes = Index{128} << 20;
+  constexpr Index max_bytes = Index{128} << 20;
   const Index in_flight = options.buckets_in_flight * options.bucket_bytes;
-  const Index wanted = std::min(ranks * slice_bytes, most_bytes);
+  const Index wanted = std::min(ranks * slice_bytes, max_bytes);
   options.smallest_bucket_bytes = std::max(options.smallest_bucket_bytes, wanted);
   options.bucket_bytes = std::max(options.bucket_bytes, wanted);
   options.buckets_in_flight = static_cast<int>(std::max<Index>(2, in_flight / options.bucket_bytes));
   return options;
 }
 
-FlatSharding ReductionPlan::weights(int zero_stage, int buffers) const {
+FlatSharding ReductionPlan::weight_sharding(int zero_stage, int buffers) const {
   return zero_stage == 3 ? FlatSharding{owned, units, units.empty() ? 0 : buffers} : FlatSharding{};
 }
 
@@ -136,7 +137,7 @@ FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& r
   int unit = static_cast<int>(plan.units.size());  // of the segment, or behind it
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
-    const GroupKey group = rank_in(ranks, segment.group).joins;
+    const GroupKey group = rank_in(ranks, segment.group).communicator_key;
     const Index limit = limits.at(group);
     Index end = end_of(segments, static_cast<std::size_t>(s));
     if (unit > 0 && plan.units[static_cast<std::size_t>(unit) - 1].end == end)
@@ -147,7 +148,7 @@ FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& r
       continue;
     }
     while (end > segment.offset) {
-      const auto begin_with = [&](Index room) { return rows.at_or_after(std::max(segment.offset, end - room)); };
+      const auto begin_with = [&](Index size) { return rows.at_or_after(std::max(segment.offset, end - size)); };
       bool joins = !plan.buckets.empty() && plan.buckets.back().offset == end && plan.buckets.back().group == group &&
                    plan.buckets.back().size < limit && plan.buckets.back().unit == own_unit;
       Index begin = joins ? begin_with(limit - plan.buckets.back().size) : end;
@@ -180,13 +181,11 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   for (Bucket& bucket : plan.buckets)
     bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
   for (const Bucket& bucket : plan.buckets)
-    if (const GroupRank& ours = ranks.at(bucket.group); ours.second_size > 1) {
-      plan.has_copies = ours.has_copies;
-      plan.second.push_back(cut_again(bucket, ours.rank, ours, rows));
-    }
+    if (const GroupRank& ours = ranks.at(bucket.group); ours.second_size > 1)
+      plan.second_level_buckets.push_back(cut_again(bucket, ours.rank, ours, rows));
   for (const Bucket& bucket : plan.buckets)
-    if (bucket.unit >= 0)
-      plan.gathered.push_back(plan.has_two_levels() ? cut_among_all(bucket, ranks.at(bucket.group), rows) : bucket);
+    if (const GroupRank& ours = ranks.at(bucket.group); bucket.unit >= 0)
+      plan.gather_buckets.push_back(ours.is_sharded_over_both_levels() ? cut_among_all(bucket, ours, rows) : bucket);
 
   if (options.zero_stage == 0) {
     plan.owned = {{0, flat_end}};
@@ -195,7 +194,8 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   std::vector<IndexRange> all(uncut.alone);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const GroupRank& ours = ranks.at(plan.buckets[b].group);
-    all.push_back(plan.has_two_levels() ? plan.second[b].slice(ours.second_rank) : plan.buckets[b].slice(ours.rank));
+    all.push_back(ours.is_sharded_over_both_levels() ? plan.second_level_buckets[b].slice(ours.second_rank)
+                                                     : plan.buckets[b].slice(ours.rank));
   }
   std::sort(all.begin(), all.end(), [](const IndexRange& a, const IndexRange& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -206,21 +206,19 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 }
 
 TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
-                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses,
-                                 int most_direct_ranks) {
+                                 Index gradient_bytes, Index weight_bytes, const UnitUses& uses, int max_direct_ranks) {
   const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
   TrafficByGroup traffic;
   for (const auto& [key, ours] : ranks)
     traffic[key] = {};
-  // Of one all_to_all of a bucket's slices, and of one all_gather.
-  const auto to_all = [&](const Bucket& bucket, int ours, int size) {
+  const auto all_to_all_messages = [&](const Bucket& bucket, int own, int size) {
     int receivers = 0;
     for (int rank = 0; rank < size; ++rank)
-      receivers += rank != ours && bucket.slice(rank).size() > 0 ? 1 : 0;
-    return size <= most_direct_ranks ? receivers : 1;
+      receivers += rank != own && bucket.slice(rank).size() > 0 ? 1 : 0;
+    return size <= max_direct_ranks ? receivers : 1;
   };
-  const auto round_of = [&](const Bucket& bucket, int ours, int size) {
-    return size > most_direct_ranks ? 1 : bucket.slice(ours).size() > 0 ? size - 1 : 0;
+  const auto all_gather_messages = [&](const Bucket& bucket, int own, int size) {
+    return size > max_direct_ranks ? 1 : bucket.slice(own).size() > 0 ? size - 1 : 0;
   };
   const auto count = [](ReductionTraffic& sum, std::uint64_t& bytes, int times, Index elements, Index each,
                         int messages) {
@@ -228,35 +226,36 @@ TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ra
     sum.messages += static_cast<std::uint64_t>(times * messages);
   };
   const bool is_sharded = options.zero_stage > 0;
-  std::size_t next_gathered = 0;
+  std::size_t next_gather_bucket = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     const GroupRank& ours = ranks.at(bucket.group);
     ReductionTraffic& sum = traffic[bucket.group];
-    const int sums = bucket.unit < 0 ? 1 : uses.sums.at(static_cast<std::size_t>(bucket.unit));
+    const int num_sums = bucket.unit < 0 ? 1 : uses.sums.at(static_cast<std::size_t>(bucket.unit));
     const Index own = bucket.slice(ours.rank).size();
-    count(sum, sum.reduce_bytes, sums, bucket.size - own, wire_bytes, to_all(bucket, ours.rank, ours.size));
-    const Bucket* const whole = bucket.unit < 0 ? nullptr : &plan.gathered[next_gathered++];
-    if (whole != nullptr && options.zero_stage == 3) {
-      const int size = static_cast<int>(whole->bounds.size()) - 1;
-      const int rank = plan.has_two_levels() ? ours.rank * ours.second_size + ours.second_rank : ours.rank;
+    count(sum, sum.reduce_bytes, num_sums, bucket.size - own, wire_bytes,
+          all_to_all_messages(bucket, ours.rank, ours.size));
+    const Bucket* const gathered = bucket.unit < 0 ? nullptr : &plan.gather_buckets[next_gather_bucket++];
+    if (gathered != nullptr && options.zero_stage == 3) {
+      const int size = static_cast<int>(gathered->bounds.size()) - 1;
+      const int rank = ours.is_sharded_over_both_levels() ? ours.rank * ours.second_size + ours.second_rank : ours.rank;
       count(sum, sum.gather_bytes, uses.gathers.at(static_cast<std::size_t>(bucket.unit)),
-            whole->slice(rank).size() * (size - 1), weight_bytes, round_of(*whole, rank, size));
+            gathered->slice(rank).size() * (size - 1), weight_bytes, all_gather_messages(*gathered, rank, size));
     } else {
       count(sum, is_sharded ? sum.gather_bytes : sum.reduce_bytes, 1, own * (ours.size - 1),
-            is_sharded ? weight_bytes : wire_bytes, round_of(bucket, ours.rank, ours.size));
+            is_sharded ? weight_bytes : wire_bytes, all_gather_messages(bucket, ours.rank, ours.size));
     }
-    if (plan.second.empty() || plan.second[b].size == 0)
+    if (plan.second_level_buckets.empty() || plan.second_level_buckets[b].size == 0)
       continue;
-    const Bucket& second = plan.second[b];
+    const Bucket& second = plan.second_level_buckets[b];
     const Index slice = second.slice(ours.second_rank).size();
-    const int round = round_of(second, ours.second_rank, ours.second_size);
-    count(sum, sum.second_reduce_bytes, plan.has_copies ? 1 : sums, second.size - slice, wire_bytes,
-          to_all(second, ours.second_rank, ours.second_size));
-    if (plan.has_copies || !is_sharded)
-      count(sum, sum.second_reduce_bytes, 1, slice * (ours.second_size - 1), wire_bytes, round);
-    else if (whole == nullptr || options.zero_stage < 3)
-      count(sum, sum.second_gather_bytes, 1, slice * (ours.second_size - 1), weight_bytes, round);
+    const int messages = all_gather_messages(second, ours.second_rank, ours.second_size);
+    count(sum, sum.second_reduce_bytes, ours.is_hybrid_sharded ? 1 : num_sums, second.size - slice, wire_bytes,
+          all_to_all_messages(second, ours.second_rank, ours.second_size));
+    if (ours.is_hybrid_sharded || !is_sharded)
+      count(sum, sum.second_reduce_bytes, 1, slice * (ours.second_size - 1), wire_bytes, messages);
+    else if (gathered == nullptr || options.zero_stage < 3)
+      count(sum, sum.second_gather_bytes, 1, slice * (ours.second_size - 1), weight_bytes, messages);
   }
   return traffic;
 }

@@ -3,7 +3,6 @@
 #include "parallel/reduction/reduction_shares.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace espalier {
 namespace {
@@ -24,7 +23,7 @@ struct InFlight {
     const Index received = largest_slice * (ranks - 1);
     const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
                                     : received * gradient_bytes;
-    return static_cast<std::uint64_t>(std::min<Index>(buckets, std::max(1, options.buckets_in_flight)) * each);
+    return static_cast<std::uint64_t>(options.in_flight(buckets) * each);
   }
 };
 
@@ -36,7 +35,9 @@ ReductionShares::ReductionShares(const std::vector<Segment>& segments, const std
       gradient_bytes_(gradient_bytes),
       flat_size_(flat_end_of(segments)),
       rows_(parameters, flat_size_),
-      flat_(flat_buckets(segments, rows_, ranks, options, gradient_bytes)) {}
+      flat_(flat_buckets(segments, rows_, ranks, options, gradient_bytes)) {
+  std::ranges::stable_sort(flat_.buckets, {}, &Bucket::group);
+}
 
 ReductionShare ReductionShares::of(const GroupRanks& ranks) const {
   ReductionShare share{.owned = flat_size_};  // less what others sum
@@ -44,26 +45,27 @@ ReductionShare ReductionShares::of(const GroupRanks& ranks) const {
     share.owned += (options_.times_of(unit) - 1) * flat_.units[unit].size();
     share.owned_in_units += options_.times_of(unit) * flat_.units[unit].size();
   }
-  std::map<GroupKey, InFlight> first, second;
-  for (const Bucket& bucket : flat_.buckets) {
-    const GroupRank& ours = ranks.at(bucket.group);
-    const bool is_in_unit = bucket.unit >= 0;
-    const Index times = is_in_unit ? options_.times_of(static_cast<std::size_t>(bucket.unit)) : 1;
-    const IndexRange slice = rows_.slice(bucket.range(), ours.rank, ours.size);
-    first[bucket.group].add(times, bucket.range(), slice);
-    IndexRange kept = slice;
-    if (ours.second_size > 1) {
-      const IndexRange of_second = rows_.slice(slice, ours.second_rank, ours.second_size);
-      second[bucket.group].add(times, slice, of_second);
-      kept = ours.has_copies ? slice : of_second;  // copies of a shard are summed in it
+  for (auto bucket = flat_.buckets.begin(); bucket != flat_.buckets.end();) {
+    const GroupKey group = bucket->group;
+    const GroupRank& ours = ranks.at(group);
+    InFlight first, second;
+    for (; bucket != flat_.buckets.end() && bucket->group == group; ++bucket) {
+      const bool is_in_unit = bucket->unit >= 0;
+      const Index times = is_in_unit ? options_.times_of(static_cast<std::size_t>(bucket->unit)) : 1;
+      const IndexRange slice = rows_.slice(bucket->range(), ours.rank, ours.size);
+      first.add(times, bucket->range(), slice);
+      IndexRange kept = slice;
+      if (ours.second_size > 1) {
+        const IndexRange of_second = rows_.slice(slice, ours.second_rank, ours.second_size);
+        second.add(times, slice, of_second);
+        kept = ours.is_hybrid_sharded ? slice : of_second;
+      }
+      share.owned -= times * (bucket->size - kept.size());
+      share.owned_in_units -= is_in_unit ? times * (bucket->size - kept.size()) : 0;
     }
-    share.owned -= times * (bucket.size - kept.size());
-    share.owned_in_units -= is_in_unit ? times * (bucket.size - kept.size()) : 0;
+    share.buffer_bytes += first.buffer_bytes(ours.size, options_, gradient_bytes_) +
+                          second.buffer_bytes(ours.second_size, options_, gradient_bytes_);
   }
-  for (const auto& [key, messages] : first)
-    share.buffer_bytes += messages.buffer_bytes(ranks.at(key).size, options_, gradient_bytes_);
-  for (const auto& [key, messages] : second)
-    share.buffer_bytes += messages.buffer_bytes(ranks.at(key).second_size, options_, gradient_bytes_);
   return share;
 }
 

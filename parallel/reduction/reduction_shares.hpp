@@ -11,9 +11,9 @@ namespace espalier {
 
 /// What one rank has of a plan.
 struct ReductionShare {
-  Index owned = 0;                 ///< elements that it sums, and those that are reduced with nobody
+  Index owned = 0;                 ///< elements that it sums, and those that are not reduced
   Index owned_in_units = 0;        ///< of them
-  std::uint64_t buffer_bytes = 0;  ///< for what other ranks send, and for what leaves in a wire type
+  std::uint64_t buffer_bytes = 0;  ///< receive buffers, and buffers of the wire type
 };
 
 /// The shares of ranks with equal flat arrays, as plan_reduction() cuts them: each without the slices of all others.

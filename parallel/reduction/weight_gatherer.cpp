@@ -19,10 +19,10 @@ WeightGatherer<T>::WeightGatherer(const ExecSpace& exec, const ReductionCommunic
   if (!has_units())
     return;
   for (const ReductionCommunicators::Entry& entry : communicators.entries)
-    if (std::any_of(plan_.gathered.begin(), plan_.gathered.end(),
+    if (std::any_of(plan_.gather_buckets.begin(), plan_.gather_buckets.end(),
                     [&](const Bucket& bucket) { return bucket.group == entry.key; }))
-      groups_.emplace_back(entry.whole != nullptr ? *entry.whole : *entry.communicator, "weights", entry.key,
-                           plan_.gathered, exec_, false);
+      groups_.emplace_back(entry.both_levels != nullptr ? *entry.both_levels : *entry.communicator, "weights",
+                           entry.key, plan_.gather_buckets, exec_, false);
   ESPALIER_ASSERT(!groups_.empty(), "units are gathered, and nobody holds slices of them");
   held_ = MpiBuffer<T>(groups_.front().communicator, weights_.values());
   units_ = MpiBuffer<T>(groups_.front().communicator, weights_.buffers());
@@ -54,17 +54,17 @@ void WeightGatherer<T>::gather(int unit) {
   buffer.began = groups_.front().communicator.clock().now();
   for (const BucketGroup& group : groups_)
     order_after(group.exec, exec_);
-  units_.vacate(exec_);
+  units_.prepare_receive(exec_);
   for_each_bucket(unit, [&](const BucketGroup& group, std::size_t i, const Bucket& bucket) {
     const IndexRange own = bucket.slice(group.communicator.rank());
-    Index place = 0;
+    Index offset = 0;
     if (own.size() > 0) {
-      place = weights_.place(own.begin);
-      const Tensor<T, 1> shard(weights_.values().data() + place, own.size());
+      offset = weights_.offset_of(own.begin);
+      const Tensor<T, 1> shard(weights_.values().data() + offset, own.size());
       Kokkos::deep_copy(group.exec, Tensor<T, 1>(weights_.data(own.begin), own.size()), shard);
-      held_.load(group.exec, place, own.size());
+      held_.load(group.exec, offset, own.size());
     }
-    buffer.messages[i].start_all_gather(held_.data() + place, units_.data() + weights_.buffer_place(bucket.offset),
+    buffer.messages[i].start_all_gather(held_.data() + offset, units_.data() + weights_.buffer_offset(bucket.offset),
                                         bucket.byte_slices(static_cast<Index>(sizeof(T))), tags::weights);
   });
   for (MessageSet& messages : buffer.messages)
@@ -72,7 +72,7 @@ void WeightGatherer<T>::gather(int unit) {
 }
 
 template <class T>
-void WeightGatherer<T>::use(int unit, const std::function<void()>& meanwhile) {
+void WeightGatherer<T>::acquire(int unit, const std::function<void()>& meanwhile) {
   Buffer& buffer = buffer_of(unit);
   ESPALIER_ASSERT(buffer.unit == unit, fmt::format("unit {} is used, and {} was gathered", unit, buffer.unit));
   if (!buffer.has_come)
@@ -95,7 +95,7 @@ void WeightGatherer<T>::finish(int unit, const std::function<void()>& meanwhile)
     const Communicator& peers = group.communicator;
     for (int peer = 0; peer < peers.size(); ++peer)
       if (const IndexRange theirs = bucket.slice(peer); peer != peers.rank() && theirs.size() > 0)
-        units_.store(group.exec, weights_.buffer_place(theirs.begin), theirs.size());
+        units_.store(group.exec, weights_.buffer_offset(theirs.begin), theirs.size());
   });
   for (const BucketGroup& group : groups_)
     order_after(exec_, group.exec);

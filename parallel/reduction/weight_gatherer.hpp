@@ -14,26 +14,25 @@
 
 namespace espalier {
 
-/// ZeRO-3: brings the weights of whole layers ("units") to the ranks that hold slices of them, as a list of actions
-/// (parallel/schedule/unit_actions.hpp) says it. Without units there is nothing to do. Over many replicas, too, it is
-/// one all_gather: what a rank sends is the same for all, so the library passes it on and needs no second level, as
-/// sums do.
+/// ZeRO-3: gathers the weights of whole layers (FSDP units) from their shards, as a list of actions
+/// (parallel/schedule/unit_actions.hpp) says. Without units there is nothing to do. Over many replicas, too, it is one
+/// all_gather. It needs no second level as sums do: a rank sends the same to all, so the library can forward it.
 template <class T>
 class WeightGatherer {
  public:
   /// Collective over all communicators. Kernels that use weights run on `exec`; `plan` is that of the gradients'
-  /// reduction, whose `gathered` says which rank holds what.
+  /// reduction, whose `gather_buckets` say which rank holds what.
   WeightGatherer(const ExecSpace& exec, const ReductionCommunicators& communicators, const FlatStorage<T>& weights,
                  const ReductionPlan& plan);
 
-  /// Starts to bring the unit's weights into its buffer; in one order on all ranks of a communicator.
+  /// Starts the all_gather of the unit's weights into its buffer; in one order on all ranks of a communicator.
   void gather(int unit);
 
-  /// Kernels that follow see the weights of the unit. Calls `meanwhile` between polls.
-  /// @throws Error (communication) behind the deadline
-  void use(int unit, const std::function<void()>& meanwhile = {});
+  /// Waits for the all_gather: kernels that follow see the weights of the unit. Calls `meanwhile` between polls.
+  /// @throws Error (communication) after the deadline
+  void acquire(int unit, const std::function<void()>& meanwhile = {});
 
-  /// No more kernels use them: the buffer may take another unit.
+  /// No more kernels use the weights: the buffer may take another unit.
   void release(int unit);
 
   bool has_units() const { return !weights_.units().empty(); }

@@ -59,7 +59,7 @@ void WireValues<S>::load(const Bucket& bucket, IndexRange range) const {
   if (wire_)
     values_mpi_.load(group_->exec, (range.begin - bucket.offset) * bytes, range.size() * bytes);
   else
-    mpi(bucket).load(group_->exec, place(bucket) + range.begin - bucket.offset, range.size());
+    mpi(bucket).load(group_->exec, offset_of(bucket) + range.begin - bucket.offset, range.size());
 }
 
 template <class S>
@@ -89,7 +89,7 @@ void WireValues<S>::unpack(const Bucket& bucket, IndexRange range) const {
 template <class S>
 void WireValues<S>::unpack_all_sums(const Bucket& bucket) const {
   if (!wire_)
-    return mpi(bucket).store(group_->exec, place(bucket), bucket.size);
+    return mpi(bucket).store(group_->exec, offset_of(bucket), bucket.size);
   values_mpi_.store(group_->exec, 0, bucket.size * element_bytes(wire_));
   unpack(bucket, bucket.range());
 }
@@ -100,7 +100,7 @@ void WireValues<S>::add_to_shard(const Bucket& bucket, bool is_first) const {
   if (own.size() == 0)
     return;
   const FlatStorage<S>& storage = gradients_.storage;
-  const FlatTensor<S> shard(storage.values().data() + storage.place(own.begin), own.size());
+  const FlatTensor<S> shard(storage.values().data() + storage.offset_of(own.begin), own.size());
   if (is_first)
     Kokkos::deep_copy(group_->exec, shard, part(bucket, own));
   else

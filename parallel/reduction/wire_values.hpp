@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// The gradients of a rank, and what messages touch in their place.
+/// The gradients of a rank, and the buffers that messages read and write.
 template <class S>
 struct GradientArrays {
   FlatStorage<S> storage;
@@ -26,8 +26,8 @@ struct GradientArrays {
   }
 };
 
-/// The gradients of a bucket as they travel: themselves, or copies in a 16-bit wire type, in a buffer of this object.
-/// Sums of 16-bit values are formed in fp32 and rounded once more, with ZeRO and without alike.
+/// The gradients of a bucket as messages carry them: themselves, or copies in a 16-bit wire type, in a buffer of this
+/// object. Sums of 16-bit values are formed in fp32 and rounded once, with and without ZeRO.
 template <class S>
 class WireValues {
  public:
@@ -41,21 +41,20 @@ class WireValues {
 
   /// The first element of the bucket, where MPI reads and writes.
   unsigned char* data(const Bucket& bucket) const {
-    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(mpi(bucket).data() + place(bucket));
+    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(mpi(bucket).data() + offset_of(bucket));
   }
 
-  /// Makes the gradients of `range` ready to leave.
+  /// Makes the gradients of `range` ready to be sent.
   void pack(const Bucket& bucket, IndexRange range) const;
-  /// Our slice becomes the sum over all ranks: ours in here, the others' in `received`, one slice after another by
-  /// rank.
+  /// Our slice becomes the sum over all ranks. `received` has the slices of the others, in rank order.
   void add(const Bucket& bucket, const Tensor<unsigned char, 1>& received) const;
-  /// Makes what add() made ready to leave.
+  /// Makes the result of add() ready to be sent.
   void load_sums(const Bucket& bucket) const { load(bucket, own_slice(bucket)); }
-  /// Writes what add() made into the gradients.
+  /// Writes the result of add() into the gradients.
   void unpack_own_sum(const Bucket& bucket) const { unpack(bucket, own_slice(bucket)); }
-  /// After unpack_own_sum(), of a unit's bucket: our slice becomes that of the shard, or is added to it.
+  /// After unpack_own_sum(), for a unit's bucket: our slice overwrites that of the shard, or is added to it.
   void add_to_shard(const Bucket& bucket, bool is_first) const;
-  /// Writes what has come for the whole bucket into the gradients.
+  /// Writes what was received for the whole bucket into the gradients.
   void unpack_all_sums(const Bucket& bucket) const;
 
  private:
@@ -64,12 +63,13 @@ class WireValues {
   IndexRange own_slice(const Bucket& bucket) const { return bucket.slice(group_->communicator.rank()); }
   // The bucket lies in the buffer of its unit, or where all is held.
   const MpiBuffer<S>& mpi(const Bucket& bucket) const { return bucket.unit < 0 ? gradients_.held : gradients_.buffers; }
-  Index place(const Bucket& bucket) const {
-    return bucket.unit < 0 ? gradients_.storage.place(bucket.offset) : gradients_.storage.buffer_place(bucket.offset);
+  Index offset_of(const Bucket& bucket) const {
+    return bucket.unit < 0 ? gradients_.storage.offset_of(bucket.offset)
+                           : gradients_.storage.buffer_offset(bucket.offset);
   }
   FlatTensor<S> part(const Bucket& bucket, IndexRange range) const {
     const Tensor<S, 1>& array = bucket.unit < 0 ? gradients_.storage.values() : gradients_.storage.buffers();
-    return FlatTensor<S>(array.data() + place(bucket) + range.begin - bucket.offset, range.size());
+    return FlatTensor<S>(array.data() + offset_of(bucket) + range.begin - bucket.offset, range.size());
   }
 
   const BucketGroup* group_;

@@ -6,8 +6,8 @@
 
 namespace espalier {
 
-/// What make_schedule begins with: the forwards and backwards of a stage in the order of shape.kind, without messages,
-/// without `reduces`. The five schedules differ in nothing else.
+/// The forwards and backwards of a stage in the order of shape.kind, without messages and `reduces`, which
+/// make_schedule adds. The five schedules differ in nothing else.
 PipelineSchedule compute_order(const PipelineShape& shape, int stage);
 
 }  // namespace espalier

@@ -144,7 +144,7 @@ class ListCheck {
   }
 
   void check_messages(int chunk, int microbatch) {
-    const int part = chunk * shape_.stages + stage_;
+    const int part = part_of_chunk(stage_, chunk, shape_.stages);
     const bool from_before = shape_.stages > 1 && part > 0;
     const bool to_after = shape_.stages > 1 && part < shape_.chunks * shape_.stages - 1;
     const int before = (stage_ + shape_.stages - 1) % shape_.stages;

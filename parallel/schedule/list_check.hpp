@@ -9,11 +9,14 @@
 
 namespace espalier {
 
-/// What one list must hold by itself, whatever made it: every chunk of every micro-batch forward once and backward once
-/// (as a whole or as its two parts), in that order; backwards of a chunk in the order of the micro-batches; every
-/// boundary's message once, received before it is needed and sent after it is made, with the right peer; one reduce a
-/// chunk after its last gradient, `reduces` there and nowhere else; tied_reduce on the first and the last stage; one
-/// optimizer after all reductions, gather_weights after it. Appends a sentence for each problem; all begin with `who`.
+/// Checks one list by itself:
+/// - every chunk of every micro-batch has one forward, and then one backward (as a whole or as its two parts)
+/// - backwards of a chunk come in the order of the micro-batches
+/// - every message is received before it is needed and sent after it is made, once, with the right peer
+/// - each chunk has one reduce after its last gradient, with `reduces` there only
+/// - tied_reduce is on the first and the last stage; one optimizer follows all reductions, then gather_weights
+///
+/// Appends a sentence for each problem; all begin with `who`.
 void check_list(const PipelineSchedule& list, const PipelineShape& shape, int stage, const std::string& who,
                 std::vector<std::string>& problems);
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.hpp"
 #include "parallel/schedule/compute_order.hpp"
@@ -26,7 +27,7 @@ void mark_final_gradients(PipelineSchedule& list, int chunks) {
 /// The operation between the messages that it needs and makes. Activations go from part to part of the model, gradients
 /// the other way; the parts before and after lie on the stages before and after, cyclically.
 void append_with_messages(PipelineSchedule& list, const Operation& operation, const PipelineShape& shape, int stage) {
-  const int part = operation.chunk * shape.stages + stage;
+  const int part = part_of_chunk(stage, operation.chunk, shape.stages);
   const bool has_before = part > 0;
   const bool has_after = part + 1 < shape.stages * shape.chunks;
   const int before = (stage + shape.stages - 1) % shape.stages;
@@ -56,8 +57,8 @@ void append_update(PipelineSchedule& list, const PipelineShape& shape, int stage
 }
 
 /// The most that `begins` is ahead of `ends` (or `or_ends`) in the list, among the operations of `chunk`.
-int most_open(const PipelineSchedule& schedule, std::optional<int> chunk, OperationKind begins, OperationKind ends,
-              OperationKind or_ends) {
+int max_open(const PipelineSchedule& schedule, std::optional<int> chunk, OperationKind begins, OperationKind ends,
+             OperationKind or_ends) {
   int open = 0;
   int most = 0;
   for (const Operation& operation : schedule) {
@@ -111,8 +112,17 @@ std::optional<ScheduleKind> parse_schedule_kind(std::string_view name) {
   return std::nullopt;
 }
 
-bool allows_chunks(ScheduleKind kind) {
-  return kind != ScheduleKind::one_f_one_b && kind != ScheduleKind::zero_bubble && kind != ScheduleKind::zero_bubble_2p;
+ChunkCounts allowed_chunks(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::one_f_one_b:
+    case ScheduleKind::zero_bubble:
+    case ScheduleKind::zero_bubble_2p: return {.least = 1, .most = 1};
+    case ScheduleKind::zero_bubble_v: return {.least = 2, .most = 2};
+    case ScheduleKind::interleaved: return {.least = 2, .most = std::numeric_limits<int>::max()};
+    case ScheduleKind::sequential:
+    case ScheduleKind::gpipe: break;
+  }
+  return {.least = 1, .most = std::numeric_limits<int>::max()};
 }
 
 const char* to_string(OperationKind kind) {
@@ -136,7 +146,7 @@ const char* to_string(OperationKind kind) {
 PipelineSchedule make_schedule(const PipelineShape& shape, int stage) {
   ESPALIER_ASSERT(shape.stages > 0 && shape.chunks > 0 && shape.microbatches > 0, "a schedule of nothing");
   ESPALIER_ASSERT(0 <= stage && stage < shape.stages, fmt::format("stage {} of {}", stage, shape.stages));
-  ESPALIER_ASSERT(shape.chunks == 1 || allows_chunks(shape.kind),
+  ESPALIER_ASSERT(shape.stages == 1 || allowed_chunks(shape.kind).has(shape.chunks),
                   fmt::format("{} with {} chunks a stage", to_string(shape.kind), shape.chunks));
   PipelineSchedule compute = compute_order(shape, stage);
   mark_final_gradients(compute, shape.chunks);
@@ -160,12 +170,12 @@ std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape) {
 }
 
 int slots_needed(const PipelineSchedule& schedule, std::optional<int> chunk) {
-  return most_open(schedule, chunk, OperationKind::forward, OperationKind::backward, OperationKind::backward_weight);
+  return max_open(schedule, chunk, OperationKind::forward, OperationKind::backward, OperationKind::backward_weight);
 }
 
 int pending_weights_needed(const PipelineSchedule& schedule, int chunk) {
-  return most_open(schedule, chunk, OperationKind::backward_input, OperationKind::backward_weight,
-                   OperationKind::backward_weight);
+  return max_open(schedule, chunk, OperationKind::backward_input, OperationKind::backward_weight,
+                  OperationKind::backward_weight);
 }
 
 std::string text(const Operation& operation, bool several_chunks) {

@@ -47,12 +47,17 @@ std::vector<int> interleaved_slots(const PipelineShape& shape, int stage) {
   return slots;
 }
 
-// The last group of an interleaved list is a shorter one, unless stages divide the micro-batches. Then its list is
-// asked: one of few groups, as what a stage holds repeats from group to group.
+// Stages that do not divide the micro-batches make groups of two sizes (compute_order.cpp): p + 1, then p. Then the
+// list is asked: one of few groups of each size, as what a stage holds repeats from group to group.
 PipelineSlots slots_of_list(PipelineShape shape, int stage) {
-  const int groups = 3 + shape.chunks;
-  if (shape.microbatches > groups * shape.stages)
-    shape.microbatches = groups * shape.stages + shape.microbatches % shape.stages;
+  const int enough = 3 + shape.chunks;
+  const int num_groups = shape.microbatches / shape.stages;
+  const int num_larger = shape.microbatches % shape.stages;
+  if (num_larger < num_groups) {
+    const int larger = std::min(num_larger, enough);
+    const int smaller = std::min(num_groups - num_larger, enough);
+    shape.microbatches = (larger + smaller) * shape.stages + larger;
+  }
   thread_local std::map<std::array<int, 4>, PipelineSlots> known;  // a search asks for the same again and again
   const auto [entry, is_new] = known.try_emplace({shape.stages, shape.chunks, shape.microbatches, stage});
   PipelineSlots& slots = entry->second;

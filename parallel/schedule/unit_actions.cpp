@@ -53,8 +53,8 @@ std::string text(const UnitAction& action) {
   const char* kind = "gather";
   switch (action.kind) {
     case Kind::gather: break;
-    case Kind::wait_for_weights: kind = "use"; break;
-    case Kind::wait_for_buffer: kind = "write"; break;
+    case Kind::wait_for_weights: kind = "wait_for_weights"; break;
+    case Kind::wait_for_buffer: kind = "wait_for_buffer"; break;
     case Kind::release: kind = "release"; break;
     case Kind::reduce: kind = action.is_last ? "last reduce" : "reduce"; break;
   }
@@ -103,12 +103,12 @@ UnitList unit_list(const PipelineSchedule& schedule, const std::vector<Index>& l
   return {layers_of_chunk, buffers, unit_actions(unit_passes(schedule, layers_of_chunk), buffers)};
 }
 
-UnitWalk::UnitWalk(const UnitList& list, std::function<void(const UnitAction&)> perform)
+UnitActionRunner::UnitActionRunner(const UnitList& list, std::function<void(const UnitAction&)> perform)
     : actions_(list.actions), buffers_(list.buffers), perform_(std::move(perform)) {
   leave();
 }
 
-void UnitWalk::enter(const UnitPass& pass) {
+void UnitActionRunner::enter(const UnitPass& pass) {
   using Kind = UnitAction::Kind;
   const auto require = [&](Kind kind) {
     ESPALIER_ASSERT(next_is(kind) && actions_[next_].unit == pass.unit,
@@ -124,7 +124,7 @@ void UnitWalk::enter(const UnitPass& pass) {
     require(Kind::wait_for_buffer);
 }
 
-void UnitWalk::leave() {
+void UnitActionRunner::leave() {
   using Kind = UnitAction::Kind;
   while (next_is(Kind::release) || next_is(Kind::reduce) || next_is(Kind::gather))
     perform_next();

@@ -15,20 +15,22 @@
 
 namespace espalier {
 
-/// The unit (ReductionPlan::units) of the layer at a position of a chunk; -1 for the embedding and the head.
+/// The unit (an index of ReductionPlan::units) of the layer at a position of a chunk; -1 for the embedding and the
+/// head.
 int unit_at(const std::vector<Index>& layers_of_chunk, int chunk, int position);
 
-/// Of an operation that runs through the layers of its chunk: the position of the first, and the way it goes, 1 or -1.
+/// Of an operation that runs through the layers of its chunk: the position of its first layer, and the direction, 1 or
+/// -1.
 int first_layer(const std::vector<Index>& layers_of_chunk, OperationKind kind, int chunk);
 int direction(OperationKind kind);
 
-/// Its kernels write the gradients of these layers.
+/// Whether the kernels of the operation write gradients of layers.
 bool writes_gradients(OperationKind kind);
 
 /// The kernels of a layer in one operation.
 struct UnitPass {
   int unit = 0;
-  bool writes = false;  ///< gradients
+  bool writes = false;  ///< its kernels write gradients
   bool operator==(const UnitPass&) const = default;
 };
 
@@ -59,14 +61,14 @@ struct UnitAction {
   bool is_last = false;  ///< of reduce: no micro-batch follows
   bool operator==(const UnitAction&) const = default;
 };
-std::string text(const UnitAction& action);  ///< "gather 3", "last reduce 3"
+std::string text(const UnitAction& action);  ///< "gather 3", "wait_for_weights 3", "last reduce 3"
 
 /// The actions for these passes. While a unit is used, the next is on its way, if its buffer is another one.
 std::vector<UnitAction> unit_actions(const std::vector<UnitPass>& passes, UnitBuffers buffers);
 
-/// Proves them, whatever made them: the passes are those given; each uses a unit that was gathered and not overwritten,
-/// and writes gradients where none wait for their sum. No gather goes into a buffer that is in use. What a pass writes
-/// is reduced once, flagged in the last pass of the unit only. Empty: proven; else the first sentence of what is wrong.
+/// Checks the actions: their passes are `passes`; each uses a unit that was gathered and not overwritten, and writes
+/// gradients into a buffer whose sum is done. No gather goes into a buffer that is in use. What a pass writes is
+/// reduced once; only the last reduce of a unit is flagged. @returns the first problem; empty: correct.
 std::string check_unit_actions(const std::vector<UnitAction>& actions, const std::vector<UnitPass>& passes,
                                UnitBuffers buffers);
 
@@ -81,14 +83,14 @@ struct UnitList {
 };
 UnitList unit_list(const PipelineSchedule& schedule, const std::vector<Index>& layers_of_chunk, UnitBuffers buffers);
 
-/// Goes through such a list beside the kernels of its passes.
-class UnitWalk {
+/// Performs the actions of a list around the kernels of its passes.
+class UnitActionRunner {
  public:
   /// Performs the actions before the first pass: its gathers start here.
-  UnitWalk(const UnitList& list, std::function<void(const UnitAction&)> perform);
+  UnitActionRunner(const UnitList& list, std::function<void(const UnitAction&)> perform);
 
   void enter(const UnitPass& pass);  ///< before the kernels of a pass. @throws std::logic_error: the list has another
-  void leave();                      ///< behind them
+  void leave();                      ///< after the kernels of a pass
 
  private:
   bool next_is(UnitAction::Kind kind) const { return next_ < actions_.size() && actions_[next_].kind == kind; }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// The proof of a list of what happens to whole layers.
+// Checks lists of what happens to whole layers.
 #include <fmt/format.h>
 
 #include "parallel/schedule/unit_actions.hpp"
@@ -8,11 +8,11 @@
 namespace espalier {
 namespace {
 
-class UnitProof {
+class UnitCheck {
   using Kind = UnitAction::Kind;
 
  public:
-  UnitProof(const std::vector<UnitPass>& passes, UnitBuffers buffers)
+  UnitCheck(const std::vector<UnitPass>& passes, UnitBuffers buffers)
       : writes_left_(writes_of_units(passes)),
         weights_(static_cast<std::size_t>(buffers.weights)),
         gradients_(static_cast<std::size_t>(buffers.gradients)) {
@@ -75,17 +75,17 @@ class UnitProof {
 
   std::string gather(int unit) {
     if (!gathers())
-      return "is of weights that are never apart";
+      return "has nothing to gather: weights are not sharded";
     Weights& buffer = of(weights_, unit);
     if (buffer.is_in_use || buffer.is_coming)
       return fmt::format("overwrites unit {}, which is {}", buffer.unit, buffer.is_in_use ? "in use" : "not used yet");
-    buffer = {.unit = unit, .is_coming = true};
+    buffer = Weights{.unit = unit, .is_coming = true};
     return "";
   }
 
   std::string use(int unit) {
     if (!gathers())
-      return "is of weights that are never apart";
+      return "has nothing to wait for: weights are not sharded";
     Weights& buffer = of(weights_, unit);
     if (buffer.unit != unit)
       return buffer.unit < 0 ? "comes before its gather" : fmt::format("finds unit {} in its buffer", buffer.unit);
@@ -101,13 +101,13 @@ class UnitProof {
 
   std::string write(int unit) {
     if (!reduces())
-      return "is of gradients that are never apart";
+      return "has no buffer to wait for: gradients are not sharded";
     if (gathers() ? !is_in_use(unit) || !pass().writes || may_write_ : !begin_pass(unit))
       return "is not of a pass that writes gradients";
     Gradients& buffer = of(gradients_, unit);
     if (buffer.is_written)
       return fmt::format("overwrites the gradients of unit {}, which are not reduced", buffer.unit);
-    buffer = {.unit = unit, .is_written = true};
+    buffer = Gradients{.unit = unit, .is_written = true};
     may_write_ = true;
     return "";
   }
@@ -116,7 +116,7 @@ class UnitProof {
     if (!is_in_use(unit))
       return "is of a unit that is not in use";
     if (reduces() && pass().writes && !may_write_)
-      return "ends a pass whose gradients had no room: there was no write";
+      return "ends a pass whose gradients had no buffer: there was no wait_for_buffer";
     in_use_->is_in_use = false;
     in_use_ = nullptr;
     return "";
@@ -124,7 +124,7 @@ class UnitProof {
 
   std::string reduce(const UnitAction& action) {
     if (!reduces())
-      return "is of gradients that are never apart";
+      return "has no buffer to reduce: gradients are not sharded";
     Gradients& buffer = of(gradients_, action.unit);
     if (!buffer.is_written || buffer.unit != action.unit)
       return "is of gradients that were not written";
@@ -151,11 +151,11 @@ class UnitProof {
 
 std::string check_unit_actions(const std::vector<UnitAction>& actions, const std::vector<UnitPass>& passes,
                                UnitBuffers buffers) {
-  UnitProof proof(passes, buffers);
+  UnitCheck check(passes, buffers);
   for (std::size_t i = 0; i < actions.size(); ++i)
-    if (const std::string problem = proof.problem_of(actions[i]); !problem.empty())
+    if (const std::string problem = check.problem_of(actions[i]); !problem.empty())
       return fmt::format("{} (action {}) {}", text(actions[i]), i, problem);
-  return proof.problem_at_the_end();
+  return check.problem_at_the_end();
 }
 
 }  // namespace espalier

@@ -16,7 +16,7 @@ double exposed_seconds(const UnitList& list, const std::vector<UnitPass>& passes
     return ring[static_cast<std::size_t>(unit) % ring.size()];
   };
   const auto send = [&](double seconds) { return link_free = std::max(now, link_free) + seconds; };
-  UnitWalk walk(list, [&](const UnitAction& action) {
+  UnitActionRunner walk(list, [&](const UnitAction& action) {
     switch (action.kind) {
       case UnitAction::Kind::gather: of(come, action.unit) = send(times.gather); break;
       case UnitAction::Kind::wait_for_weights: now = std::max(now, of(come, action.unit)); break;

@@ -15,8 +15,8 @@ struct UnitTimes {
   double reduce = 0;
 };
 
-/// How much longer than its kernels the list takes where gathers and sums go over one link in the order of their start,
-/// beside the kernels: what is waited for, first gather and last sum included. Pure.
+/// The exposed communication of the list: how much longer it takes than its kernels. Gathers and sums go over one link,
+/// in the order of their start, overlapped with the kernels. Pure.
 double exposed_seconds(const UnitList& list, const std::vector<UnitPass>& passes, const UnitTimes& times);
 
 }  // namespace espalier

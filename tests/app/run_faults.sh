@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# What the tests that plant faults into a run share, beside tiny_run.sh: to be sourced, with `faults` the library of
+# What the tests that inject faults into a run share, beside tiny_run.sh: to be sourced, with `faults` the library of
 # tests/support/file_faults.cpp.
 source "$(dirname "${BASH_SOURCE[0]}")/tiny_run.sh"
 
@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/tiny_run.sh"
 model=(model.num_layers=1 run.steps=500 checkpoint.interval=1 checkpoint.keep_last=2)
 lost=0  # committed checkpoints
 
-# with_fault FAULT RANK AT FROM UNDER COMMAND...: with that fault planted; struck.txt tells at what it struck.
+# with_fault FAULT RANK AT FROM UNDER COMMAND...: with that fault injected; struck.txt says at what it struck.
 with_fault() {
   rm -f struck.txt
   LD_PRELOAD=$faults ESPALIER_FAULT=$1 ESPALIER_FAULT_RANK=$2 ESPALIER_FAULT_AT=$3 ESPALIER_FAULT_FROM=$4 \

@@ -53,7 +53,7 @@ for mode in none selective full; do
   awk "BEGIN { exit !(\"$off\" != \"\" && $off < 1 && $off > -1) }" || fail "memory is $off % off its prediction"
 done
 expect 0 "embedding.token" "$espalier" checkpoint inspect run/checkpoints/step-00000006
-expect 0 "every checksum is right" "$espalier" checkpoint verify run/checkpoints/step-00000006
+expect 0 "all checksums are right" "$espalier" checkpoint verify run/checkpoints/step-00000006
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
 cp out.txt first.txt
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
@@ -89,7 +89,7 @@ expect 2 "belongs to --dry-run" "$espalier" train run.toml --events run.director
 [[ ! -e events ]] || fail "--events has trained"
 expect 2 "belongs to --dry-run" "$espalier" train run.toml --ranks 4 run.directory=events
 [[ ! -e events ]] || fail "--ranks has trained"
-expect 2 "nothing to compare it with" "$espalier" verify run.toml
+expect 2 "so there is nothing to compare" "$espalier" verify run.toml
 expect 2 "runs on one process" "${two_ranks[@]}" "$espalier" data inspect train.bin
 expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$espalier" train run.toml run.directory=lone
 expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$espalier" train run.toml run.directory=lone
@@ -109,7 +109,7 @@ expect 2 "did you mean train" "$espalier" trian run.toml
 expect 2 "wanted: one of pack, pack-conversations, inspect" "$espalier" data foo
 says "foo" "espalier data --help"
 expect 2 "did you mean ops?" "$espalier" bench opps
-expect 2 "checkpoint wants a command" "$espalier" checkpoint
+expect 2 "espalier checkpoint needs a command" "$espalier" checkpoint
 expect 2 "espalier checkpoint inspect --help" "$espalier" checkpoint inspect
 expect 2 "--model: gpt9 not in {gpt2-124m" "$espalier" bench step --model gpt9
 expect 2 "at most the 256 positions" "$espalier" bench ops --model byte-1m --sequence-length 100000
@@ -118,7 +118,7 @@ expect 2 "got -1" "$espalier" generate --checkpoint run --seed -1
 expect 2 "got -1" "$espalier" data pack --seed -1 --output s.bin text.txt
 echo "a text" >kept.txt
 expect 8 "a new name, or a token file to replace" "$espalier" data pack --output kept.txt text.txt
-expect 8 "named like a directory" "$espalier" data pack --output . text.txt
+expect 8 "the name of a directory" "$espalier" data pack --output . text.txt
 expect 2 "is named -" "$espalier" data pack --output - text.txt
 [[ $(<kept.txt) == "a text" ]] || fail "a text was replaced by tokens" kept.txt
 
@@ -153,9 +153,9 @@ exits 0 "$espalier" train --help
 for given in --transport=nccl --ranks-per-gpu=4 "--transport nccl"; do
   # shellcheck disable=SC2086
   expect 2 "-DESPALIER_ENABLE_CUDA=ON (docs/gpus.md)" "$espalier" train run.toml $given
-  says "got:    ${given%% nccl}" "leave ${given%%[= ]*} away"
+  says "got:    ${given%% nccl}" "leave out ${given%%[= ]*}"
 done
-expect 2 "has no CUDA" "${two_ranks[@]}" "$espalier" bench step --ranks-per-gpu 2
+expect 2 "this option needs a GPU build" "${two_ranks[@]}" "$espalier" bench step --ranks-per-gpu 2
 once "error"
 expect 2 "not expected" "$espalier" plan --transprot nccl
 expect 2 "hidden_size" "$espalier" train run.toml model.hidden_size=64
@@ -170,7 +170,7 @@ head -c 1000 train.bin >short.bin
 expect 3 "short.bin" "$espalier" train run.toml 'data.train=["short.bin"]' run.directory=other
 expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=other
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
-expect 7 "the least that this model needs on 1 rank is" "$espalier" train run.toml run.device_memory=100kB run.directory=small
+expect 7 "the minimum for this model on 1 rank is" "$espalier" train run.toml run.device_memory=100kB run.directory=small
 expect 0 "by recompute none" "$espalier" train run.toml --dry-run model.num_layers=8
 # Who does not compute reads what a build with other libraries has left.
 expect 0 "by recompute none" "$espalier" train run.toml --dry-run run.matmul=cublaslt run.attention=cudnn
@@ -205,7 +205,7 @@ printf 'X' | dd of=damaged.bin bs=1 seek=20000 conv=notrunc status=none
 expect 3 "damaged token file" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["damaged.bin"]' run.directory=other
 once "error"
 expect 0 "completed" "$espalier" train run.toml 'data.train=["damaged.bin"]' data.check_limit=1000 run.steps=1 run.directory=unchecked
-expect 2 "replaced by its own tokens" "$espalier" data pack --output text.txt text.txt
+expect 2 "would replace a text to pack" "$espalier" data pack --output text.txt text.txt
 expect 2 "one name" "$espalier" data pack --output a.bin --validation ./a.bin --validation-fraction 0.1 text.txt
 expect 8 "a device, a pipe or a socket" "$espalier" data pack --output /dev/null text.txt
 expect 3 "missing.txt" "$espalier" data pack --output a.bin missing.txt

@@ -57,7 +57,7 @@ expect 3 "no file matches" "${pack[@]}" --output none.bin 'absent/*.jsonl'
 expect 0 "1 line left out" "${pack[@]}" --output chats.bin --skip-bad chats.jsonl
 expect 3 "no conversation is left" "$espalier" data pack-conversations --tokenizer chat --sequence-length 3 --output none.bin \
   --skip-bad chats.jsonl
-expect 2 "its own tokens" "${pack[@]}" --output chats.jsonl chats.jsonl
+expect 2 "would replace a text to pack" "${pack[@]}" --output chats.jsonl chats.jsonl
 expect 2 "go together" "${pack[@]}" --output none.bin --validation-fraction 0.5 chats.jsonl
 echo '{{ messages }}' >chat/chat_template.jinja
 expect 3 "not supported" "${pack[@]}" --output none.bin chats.jsonl

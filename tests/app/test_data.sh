@@ -23,12 +23,12 @@ rm out.txt
 cd .. || exit 1
 expect 0 "3 files" "$espalier" data pack --output t.bin 'corpus/*' --exclude corpus/1
 expect 0 "2 files" "$espalier" data pack --output t.bin 'corpus/*' --exclude corpus/1 '[ab]'
-expect 3 "matches none of the inputs" "$espalier" data pack --output none.bin 'corpus/*' --exclude held_out/1
+expect 3 "matches no input" "$espalier" data pack --output none.bin 'corpus/*' --exclude held_out/1
 says "held_out/1"
 expect 3 "no file matches" "$espalier" data pack --output none.bin '[x-z]'
 says "[x-z]"
 expect 2 "[[data]]" "$espalier" train '[[data]]' '[[data]]'
-expect 3 "no file" "$espalier" data pack --output none.bin <(echo "a pipe")
+expect 3 "an input is not a file" "$espalier" data pack --output none.bin <(echo "a pipe")
 [[ ! -e none.bin ]] || fail "refused, and yet a file was written"
 
 # ---- Memory does not depend on the length of a line; where there is too little, the advice is of memory ----
@@ -43,7 +43,7 @@ rm -f line.txt line.bin
 printf 'one\n%%\ntwo\n%%\n' >sayings
 expect 0 "occurs 2 times" "$espalier" data pack --output t.bin --document-separator '\n%\n' sayings
 printf '{"text": "one"}\n{"text": "two"}\n' >lines.jsonl
-expect 0 "JSON lines is packed as it stands" "$espalier" data pack --output t.bin lines.jsonl
+expect 0 "JSON lines is packed as plain text" "$espalier" data pack --output t.bin lines.jsonl
 expect 3 "a token file of Espalier" "$espalier" data pack --output u.bin t.bin
 
 # ---- JSON lines, compressed, from a directory and from standard input, are documents of their own ----
@@ -57,8 +57,8 @@ says "b.jsonl:2"
 expect 0 "documents   3, of 4 to 8 tokens, 6.0 on average" "$espalier" data inspect u.bin --tokenizer byte
 says 'one\x00two two\x00three'
 expect 0 "2 documents" "$espalier" data pack --output t.bin --key text - <lines/a.jsonl.gz
-expect 2 "no files to leave out" "$espalier" data pack --output t.bin --key text - --exclude '*.dat' <lines/a.jsonl.gz
-expect 2 "standard input is packed alone" "$espalier" data pack --output t.bin --key text - lines/b.jsonl <text.txt
+expect 2 "cannot be used with standard input" "$espalier" data pack --output t.bin --key text - --exclude '*.dat' <lines/a.jsonl.gz
+expect 2 "standard input cannot be packed together with files" "$espalier" data pack --output t.bin --key text - lines/b.jsonl <text.txt
 expect 2 "--document-end <none>" "$espalier" data pack --output t.bin --document-end '<none>' text.txt
 
 # ---- How each token file is read; what is none of ours is not believed ----
@@ -94,7 +94,7 @@ expect 75 "trains on train.bin" "$espalier" train run.toml --stop-after 2
 says "espalier's format, tokenizer byte" "validates on val.bin"
 expect 75 "raw without a header (nanoGPT), tokenizer not stated" "$espalier" train run.toml 'data.train=["nano.bin"]' \
   'data.validation=["nano.bin"]' run.directory=nano --stop-after 2
-says "warning: the validation file nano.bin is trained on"
+says "warning: the validation file nano.bin is also used for training"
 
 # ---- A changed file is noticed at a resume, and may be meant; a moved one is the same ----
 mkdir moved
@@ -141,13 +141,13 @@ for tokenizer in "$gpt2" "$fixtures/small.tiktoken" byte; do
 done
 printf 'a b\0c\n\0' | "${tokenize[@]}" byte --null >out.txt 2>&1
 [[ $(<out.txt) == $'97 32 98\n99 10' ]] || fail "documents with a zero byte behind each"
-expect 3 "no list of token ids" "${tokenize[@]}" byte --decode text.txt
+expect 3 "not a list of token ids" "${tokenize[@]}" byte --decode text.txt
 printf ab | gzip >ab.gz
 expect 0 "97 98" "${tokenize[@]}" byte ab.gz
 printf '1 2\n3 999999\n' >bad_ids.txt
 expect 3 "bad_ids.txt:2, token 2" "${tokenize[@]}" byte --decode bad_ids.txt
 expect 2 "unknown tokenizer" "${tokenize[@]}" nowhere.json text.txt
-expect 3 "no tokenizer" "${tokenize[@]}" text.txt text.txt
+expect 3 "is not a tokenizer" "${tokenize[@]}" text.txt text.txt
 sed 's/"type":"BPE"/"type":"WordLevel"/' "$gpt2" >other.json
 expect 3 "WordLevel" "${tokenize[@]}" other.json text.txt
 mkdir tokenizer
@@ -159,7 +159,7 @@ echo "2" >two.txt
 expect 0 "tokens" "$espalier" data pack --tokenizer tokenizer --document-end 2 --output end.bin two.txt
 expect 0 "tokens" "$espalier" data inspect end.bin
 grep -qE '^ +first .* 2$' out.txt || fail "--document-end 2 is not the id 2"
-expect 2 "token that ends documents is not known" "$espalier" data pack --tokenizer tokenizer --document-end a --output end.bin two.txt
+expect 2 "token that ends documents is unknown" "$espalier" data pack --tokenizer tokenizer --document-end a --output end.bin two.txt
 expect 0 "tokenizer   bpe-600-" "$espalier" data inspect gpt2.1.bin
 expect 0 "completed" "$espalier" train run.toml model.vocab_size=600 'data.train=["gpt2.1.bin"]' 'data.validation=[]' run.directory=gpt2
 write=("$espalier" generate --checkpoint gpt2 --prompt "The tree" --max-tokens 8)
@@ -176,7 +176,7 @@ expect 3 "beyond the vocabulary of --tokenizer" "$espalier" data convert of_gpt2
 expect 0 "vocabulary 600, tokenizer bpe-600-" "$espalier" data convert of_gpt2 --output c.bin --format espalier --tokenizer tokenizer
 expect 3 "beyond --vocab-size" "$espalier" data convert u.bin --output c.bin --format espalier --vocab-size 20
 expect 3 "beyond --vocab-size" "$espalier" data inspect u.bin --vocab-size 20
-expect 2 "behind the end of the file" "$espalier" data inspect u.bin --from 100000
+expect 2 "after the end of the file" "$espalier" data inspect u.bin --from 100000
 cp -r tokenizer gpt2
 expect 0 "The tree" "${write[@]}"
 [[ ! -e none ]] || fail "a refused run has left a directory"

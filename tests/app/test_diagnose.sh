@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# `espalier diagnose` on real runs with a fault planted into each: test_diagnose.sh ESPALIER MPIEXEC RANKS [PREFLAGS...]
+# `espalier diagnose` on real runs with a fault injected into each: test_diagnose.sh ESPALIER MPIEXEC RANKS [PREFLAGS...]
 # On 2 ranks the faulty operations are real ones where they can be; on 4 all are imitated.
 espalier=$1 mpiexec=$2 ranks=$3; shift 3
 preflags=("$@")
@@ -22,7 +22,7 @@ import json, sys
 cause, size = sys.argv[1], float(sys.argv[2])
 first = (json.load(open("out.txt"))["findings"] or [{"cause": "none", "title": "nothing", "size": 0, "unit": ""}])[0]
 got = first["size"] - first["unit"].startswith("times")
-print(f"{first['title']}: size {got:.4g}, planted {size:.4g}")
+print(f"{first['title']}: size {got:.4g}, injected {size:.4g}")
 sys.exit(not (first["cause"] == cause and abs(got - size) <= 0.2 * size))
 PY
 }
@@ -108,7 +108,7 @@ if ((ranks == 2)); then
   says "computes" "where the time goes"
 
   # Bad input.
-  expect 2 "this is not the directory of a run" "$espalier" diagnose .
+  expect 2 "this is not a run directory" "$espalier" diagnose .
   says "did you mean"  # the runs in there
   expect 2 "no such directory" "$espalier" diagnose no_such_run
   expect 2 "an empty path" "$espalier" diagnose ""
@@ -118,7 +118,7 @@ if ((ranks == 2)); then
   cp -r good torn; printf '{"step":9,"lo' >>torn/metrics.jsonl
   expect 0 "a step takes" "$espalier" diagnose torn
   cp -r good foreign; echo '{"step":9}' >>foreign/metrics.jsonl
-  expect 3 "a line has not the fields of a step" "$espalier" diagnose foreign
+  expect 3 "a line does not have the fields of a step" "$espalier" diagnose foreign
   cp -r good damaged; echo '{' >damaged/run.json
   expect 3 "run.json cannot be read" "$espalier" diagnose damaged
   says "where:  damaged/run.json:2:1"
@@ -133,7 +133,7 @@ if ((ranks == 2)); then
   expect 3 "its record is missing" "$espalier" report lost
   cp -r good one_rank; rm one_rank/ranks/rank-00001.jsonl
   expect 0 "no times of rank 1" "$espalier" diagnose one_rank
-  says "nothing stands out in what there is"
+  says "no problem was found in the existing records"
   expect 0 "wrote" "$espalier" report one_rank
   expect 0 "no times of rank 1" cat one_rank/report.html
 

@@ -42,7 +42,7 @@ failing_saves() {
   same_losses "$run" "$@"
 }
 
-one_rank() { failing_saves one_rank 0 3 "$espalier" train tiny.toml "${model[@]}"; }
+one_rank() { failing_saves one_rank 0 8 "$espalier" train tiny.toml "${model[@]}"; }
 behind() { failing_saves behind 0 8 "$espalier" train tiny.toml "${model[@]}" checkpoint.async=true; }
 two_ranks() {
   local train=("$mpiexec" -n 2 "$espalier" train tiny.toml "${model[@]}" parallel.zero_stage=1)
@@ -55,7 +55,7 @@ flip_bit() {
   local byte; byte=$(od -An -tu1 -j "$2" -N 1 "$1")
   printf "\\x$(printf '%02x' $((byte ^ (1 << $3))))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
-# damaged FILE WHAT: verify refuses the checkpoint with this file, and a start goes on from the older one; every 25th time.
+# damaged FILE WHAT: verify refuses the checkpoint with this file, and a launch resumes from the older one; every 25th time.
 damaged() {
   expect 4 "${1##*/}" "$espalier" checkpoint verify bad/checkpoints/step-00000002
   refused=$((refused + 1))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# test_embedded.sh COMMAND...: the example ends well and has learned its text, of which guessing knows 3.4 nats a token.
+# test_embedded.sh COMMAND...: the example ends well and has learned its text, of which guessing knows 3.4 nats per token.
 set -u
 output=$("$@" 2>&1) status=$?
 loss=$(sed -n 's/^step 50  loss //p' <<<"$output")

@@ -124,11 +124,11 @@ cp val.bin damaged.bin
 printf 'X' | dd of=damaged.bin bs=1 seek=800 conv=notrunc status=none
 expect 3 "damaged token file" "$espalier" evaluate --checkpoint fp32 --data damaged.bin
 echo "mine" >mine.npy
-expect 8 "has not written" "${two_ranks[@]}" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits mine.npy
+expect 8 "did not write" "${two_ranks[@]}" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits mine.npy
 once "error"
 [[ $(<mine.npy) == mine ]] || fail "a file of the user was replaced" mine.npy
 expect 8 "cannot create a file" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits no/such/folder.npy
-expect 8 "named like a directory" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits fp32
+expect 8 "the name of a directory" "$espalier" evaluate --checkpoint fp32 --data val.bin --logits fp32
 (ulimit -f 6000; exits 8 "$espalier" evaluate --checkpoint fp32 --data train.bin --logits full.npy --logits-sequences 1000
  exit $failures) || fail "a full disk is no error"
 says "full.npy"

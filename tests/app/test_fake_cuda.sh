@@ -63,7 +63,7 @@ launches_of() { grep -oE "\"_Z[^\"]*$1[^\"]*\": [0-9]+" "$2" | awk '{sum += $NF}
 ESPALIER_FAKE_CUDA_EPILOGUE_MS=5 steady epilogues 1 precision.compute=bf16
 for kernel in activation_values activation_gradients bias_backward; do
   (($(launches_of $kernel epilogues.json) > $(launches_of $kernel bf16.json))) ||
-    fail "$kernel stays part of products that are slow" epilogues.json
+    fail "$kernel stays part of matmuls that are slow" epilogues.json
 done
 # A start that goes on takes the kernels of the start before, and times none.
 ESPALIER_FAKE_CUDA_EPILOGUE_MS=5 trains choices 1 precision.compute=bf16 run.steps=4
@@ -87,22 +87,28 @@ trains sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
 trains interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
 trains zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
 trains zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
+steady zero2 2 parallel.data=2 parallel.zero_stage=2
+steady zero3 2 parallel.data=2 parallel.zero_stage=3
+trains zero3-pipeline 4 parallel.data=2 parallel.pipeline=2 parallel.zero_stage=3
 trains saves 4 parallel.tensor=2 parallel.data=2 checkpoint.interval=2 checkpoint.async=true
 rm -r run/checkpoints/step-00000006
 expect 0 "completed" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.pipeline=2
-stage "2 and 4 ranks that share a GPU, in nine layouts; saved behind the steps, and gone on in another layout"
+stage "2 and 4 ranks that share a GPU, in twelve layouts; saved behind the steps, and gone on in another layout"
 unset ESPALIER_RANKS_PER_GPU
 
 # ---- A GPU for each rank: NCCL, whose messages the mock carries ----
 export ESPALIER_FAKE_CUDA_DEVICES=4
 steady nccl-data 2 parallel.data=2
 steady nccl-tensor 2 parallel.tensor=2
-says "NCCL has taken about 10.0 MiB of the GPU"
+says "NCCL uses about 10.0 MiB of GPU memory"
 grep -q '"tensor_comm":[^,}]*[1-9]' run/metrics.jsonl || fail "tensor collectives take no time" run/metrics.jsonl
 steady nccl-pipeline 2 parallel.pipeline=2
 steady nccl-hybrid 4 parallel.tensor=2 parallel.pipeline=2
 trains nccl-zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
 says "tensors by nccl"
+steady nccl-zero2 2 parallel.data=2 parallel.zero_stage=2
+steady nccl-zero3 2 parallel.data=2 parallel.zero_stage=3
+trains nccl-zero3-pipeline 4 parallel.data=2 parallel.pipeline=2 parallel.zero_stage=3
 [[ -z $(find . -maxdepth 1 -name 'fake-nccl-*') ]] || fail "communicators of NCCL were left" <(find . -maxdepth 1 -name 'fake-nccl-*')
 trains nccl-sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
 trains nccl-zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
@@ -116,6 +122,8 @@ stage "2 and 4 ranks on GPUs of their own, over NCCL"
 export ESPALIER_FAKE_CUDA_LATE=100000
 trains races-tensor 2 parallel.tensor=2 run.steps=2
 trains races-zero1 2 parallel.data=2 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
+trains races-zero2 2 parallel.data=2 parallel.zero_stage=2
+trains races-zero3 2 parallel.data=2 parallel.zero_stage=3
 trains races-zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
 trains races-interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
 for layout in data pipeline; do
@@ -135,7 +143,7 @@ wait_for late/metrics.jsonl
 stopped=$(pgrep -n -f "^$espalier train .* run.directory=$work/late")
 kill -STOP "$stopped"
 code=0; wait $job || code=$?
-[[ $code == 6 ]] && grep -qE "waited .*, in vain" late.txt || fail "exit code $code, wanted 6 and what was waited for" late.txt
+[[ $code == 6 ]] && grep -qE "waited .* without success" late.txt || fail "exit code $code, wanted 6 and what was waited for" late.txt
 rank=$(sed -nE "s/.*rank ([0-9]+) \([^ ]*, process $stopped\): .*/\1/p" late.txt)
 grep -q "likely culprit: rank ${rank:-of nobody} (" late.txt || fail "the report does not name rank ${rank:-?}, which stands still" late.txt
 stage "a rank that stands still under NCCL ends the job, and is named"
@@ -161,7 +169,7 @@ ESPALIER_FAKE_CUDA_DEVICES=0 expect 2 "no CUDA-capable device is detected" "$esp
 ESPALIER_FAKE_CUDA_DEVICES=0 exits 0 "$espalier" train tiny.toml precision.compute=bf16 --dry-run
 CUDA_VISIBLE_DEVICES='' expect 2 'CUDA_VISIBLE_DEVICES=""' "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_DRIVER=12040 expect 2 "the NVIDIA driver is too old: it supports CUDA 12.4" "$espalier" train tiny.toml
-ESPALIER_FAKE_CUDA_ARCH=75 expect 2 "this Espalier holds no code for the GPU of this rank" "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_ARCH=75 expect 2 "this build of Espalier has no code for the GPU of this rank" "$espalier" train tiny.toml
 expect 2 "there are more ranks than GPUs" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
 ESPALIER_RANKS_PER_GPU=2 expect 2 "too many ranks share a GPU" "$mpiexec" -n 3 "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=5 expect 7 "the memory of a GPU is full" "$espalier" train tiny.toml

@@ -84,13 +84,13 @@ expect 2 "is named -" "$espalier" report run --output -
 mkdir home
 HOME=$work/home expect 0 "wrote $work/home/x.html" "$espalier" report run --output='~/x.html'
 HOME=$work/home expect 0 "" "$espalier" train tiny.toml run.directory='~/r' run.steps=1
-HOME=$work/home expect 2 "one for other things" "$espalier" train tiny.toml run.directory='~'
-expect 2 "one for other things" "$espalier" train tiny.toml run.directory=/
-expect 2 "one for other things" "$espalier" train tiny.toml run.directory=/tmp
+HOME=$work/home expect 2 "cannot be a run directory" "$espalier" train tiny.toml run.directory='~'
+expect 2 "cannot be a run directory" "$espalier" train tiny.toml run.directory=/
+expect 2 "cannot be a run directory" "$espalier" train tiny.toml run.directory=/tmp
 expect 2 "written into a folder" "$espalier" verify tiny.toml --save tiny.toml
 [[ -d home/r && ! -e '~' ]] || fail "~ is not the home directory"
 expect 2 "only a shell replaces" "$espalier" report run --output='$HOME/x.html'
-expect 2 "let the shell see it" "$espalier" train tiny.toml run.directory='$HOME/r'
+expect 2 "let the shell replace it" "$espalier" train tiny.toml run.directory='$HOME/r'
 expect 2 "a zero byte" "$espalier" train tiny.toml 'run.directory="a\u0000b"'
 expect 2 "another user" "$espalier" report run --output='~nobody/x.html'
 HOME= expect 2 "HOME" "$espalier" report run --output='~/x.html'
@@ -109,19 +109,19 @@ for name in mine link; do
     [[ $(cat mine) == "this is mine" && -L link ]] || fail "replaced: ${words[*]}"
   done < <(outputs $name)
 done
-expect 8 "has not written" "$espalier" plan --model tiny.toml --cluster a100-80 --config tiny.toml
+expect 8 "did not write" "$espalier" plan --model tiny.toml --cluster a100-80 --config tiny.toml
 ln -s there.toml to_there.toml
 for name in again.toml again.toml to_there.toml; do
   exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --config "$name"
 done
 [[ -L to_there.toml && -s there.toml ]] || fail "a link is not followed"
 mkdir foreign && touch foreign/rehearsal.toml foreign/tokens.bin
-expect 2 "holds something else" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --rehearse foreign
+expect 2 "has files that no rehearsal wrote" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --rehearse foreign
 
 # Two packs into one output: the second is told, while another process has it; a killed one leaves nothing in the way.
 exec 9>big.bin.partial
 flock 9
-expect 8 "another process writes this file" "$espalier" data pack --output big.bin text.txt
+expect 8 "another process is writing this file" "$espalier" data pack --output big.bin text.txt
 exec 9>&-
 cp text.txt large.txt
 for i in {1..10}; do cat large.txt large.txt >larger.txt && mv larger.txt large.txt; done
@@ -143,7 +143,6 @@ TMPDIR=/nonexistent expect 2 "set TMPDIR" "$espalier" bench step --model byte-1m
 TMPDIR=/proc ends "2 8" "$espalier" bench step --model byte-1m --steps 1
 mkdir gone
 for asked in "train tiny.toml" "report run" "data pack --output x.bin x.txt" "checkpoint inspect run" \
-  "bench step --model byte-1m --micro-batch 1 --sequence-length 16 --steps 1" \
   "plan --model gpt2-124m --cluster a100-80 --batch 8 --config x.toml" "train tiny.toml --dry-run"; do
   ends "0 2 3 4 8" bash -c "mkdir -p '$work/gone' && cd '$work/gone' && rmdir '$work/gone' && '$espalier' $asked"
 done

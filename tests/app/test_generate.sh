@@ -81,7 +81,7 @@ same wanted.txt all.txt "three prompts that end at different times"
 
 # ---- Beyond the model's positions the last tokens alone count, and a note says so, once ----
 generate other.txt --prompt a --prompt b
-once "the model's max_sequence_length: each token was chosen by the last 16 tokens alone"
+once "the model's max_sequence_length: each token was chosen from the last 16 tokens alone"
 "$espalier" generate --checkpoint run --max-tokens 12 --prompt abcd >other.txt 2>out.txt || fail "generate 12 tokens"
 grep -q max_sequence_length out.txt && fail "a text that fits is warned of"
 
@@ -115,7 +115,7 @@ once "error on rank"
 # ---- Wrong input ----
 refuse() { local code=$1 text=$2; shift 2; expect "$code" "$text" "$espalier" generate --checkpoint run "$@"; }
 refuse 2 "--prompt excludes --prompts" --prompt a --prompts prompts.txt
-refuse 2 "stands everywhere" --stop ""
+refuse 2 "would match everywhere" --stop ""
 refuse 2 "0 to 2147483647" --stop-token -1
 refuse 2 "a stop token is beyond the model's vocabulary" --stop-token 256
 refuse 2 "--batch-size" --batch-size 0
@@ -124,7 +124,7 @@ refuse 2 "wanted 0 to 1" --top-p 1.01
 refuse 2 "wanted 0 to 1000" --temperature nan
 refuse 3 "missing.txt" --prompts missing.txt
 printf '\n\n' >empty.txt
-refuse 3 "a file of prompts has none" --prompts empty.txt
+refuse 3 "a prompt file has no prompts" --prompts empty.txt
 expect 0 "completed" "$espalier" train tiny.toml model.vocab_size=250 run.directory=small run.steps=1
 expect 2 "--prompt number 2, token 2 of 2" "$espalier" generate --checkpoint small --prompt ok --prompt $'a\xff'
 printf 'ok\n\n\xff\n' >bad.txt

@@ -88,9 +88,9 @@ expect 2 "espalier train CONFIG.toml" "$espalier" train --config choices.toml
 expect 2 "mpiexec -n" "$espalier" train choices.toml --nproc-per-node 4
 expect 2 "did you mean --checkpoint" "$espalier" generate --chekpoint run
 expect 2 "unknown option" "$espalier" -v
-expect 2 "right behind the '='" "$espalier" data pack --output= text.txt
-expect 2 "an option without a value" "$espalier" verify choices.toml --save ''
-expect 2 "an option without a value" "$espalier" bench machine --output ''
+expect 2 "a value after the '='" "$espalier" data pack --output= text.txt
+expect 2 "an option has no value" "$espalier" verify choices.toml --save ''
+expect 2 "an option has no value" "$espalier" bench machine --output ''
 
 # ---- The version names a commit of ours, that of now, or none ----
 revision() {

@@ -19,7 +19,7 @@ echo '{}' >model/tokenizer.json
 sed -i 's/"eos_token_id": null/"eos_token_id": [3, 7]/' model/config.json
 expect 0 "wrote imported/checkpoints/step-00000000" "$espalier" checkpoint import model --output imported
 says "[model]" "hidden_size = 32"
-expect 0 "every checksum is right" "$espalier" checkpoint verify imported
+expect 0 "all checksums are right" "$espalier" checkpoint verify imported
 expect 0 "weights from imported" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=tuned --init-from imported \
   parallel.tensor=2
 # The weights are those of the run: its next loss is the first one.
@@ -76,8 +76,8 @@ expect 3 "espalier checkpoint export imported" "$espalier" checkpoint import imp
 expect 2 "--output" "$espalier" checkpoint import model --output ""
 expect 2 "--output" "$espalier" checkpoint export run --output ""
 expect 2 "is empty" "$espalier" checkpoint import "" --output other
-expect 2 "would lie in the directory that is read" "$espalier" checkpoint import model --output model/inside
-expect 2 "would lie in the directory that is read" "$espalier" checkpoint import model/ --output ./model/../model/a/b --dry-run
+expect 2 "would lie inside the input directory" "$espalier" checkpoint import model --output model/inside
+expect 2 "would lie inside the input directory" "$espalier" checkpoint import model/ --output ./model/../model/a/b --dry-run
 [[ ! -e model/inside && ! -e model/a && ! -e other ]] || fail "a refused command wrote something"
 # Several files, 16 bits, and the tokenizer comes along.
 expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts --dtype bf16 --shard-size "10 kB"
@@ -89,12 +89,12 @@ expect 0 "tokenizer.json" "$espalier" checkpoint export imported/checkpoints/ste
 
 expect 3 "config.json" "$espalier" checkpoint import run --output other
 expect 3 "config.json" "$espalier" checkpoint import nowhere --output other
-expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported
-expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
-expect 2 "a folder of its own" "$espalier" checkpoint export run --output model --dry-run
-expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported --dry-run
+expect 2 "a new or empty folder" "$espalier" checkpoint import model --output imported
+expect 2 "a new or empty folder" "$espalier" checkpoint export run --output model
+expect 2 "a new or empty folder" "$espalier" checkpoint export run --output model --dry-run
+expect 2 "a new or empty folder" "$espalier" checkpoint import model --output imported --dry-run
 ln -s nothing link
-expect 2 "a folder of its own" "$espalier" checkpoint import model --output link
+expect 2 "a new or empty folder" "$espalier" checkpoint import model --output link
 [[ -L link ]] || fail "a refused import took a link away"
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much

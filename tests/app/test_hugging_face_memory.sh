@@ -50,13 +50,13 @@ llama one 1 64 128 2097152  # ... 512 MiB
 larger_than_limit many/model.safetensors
 larger_than_limit one/model.safetensors
 expect 0 "wrote imported" limited "$espalier" checkpoint import many --output imported
-expect 7 "no more memory" limited "$espalier" checkpoint import one --output refused
+expect 7 "out of memory" limited "$espalier" checkpoint import one --output refused
 [[ ! -e refused ]] || fail "an import without memory left something" <(ls -R refused)
 larger_than_limit imported/checkpoints/step-00000000/rank-00000.h5
-expect 0 "every checksum is right" limited "$espalier" checkpoint verify imported
+expect 0 "all checksums are right" limited "$espalier" checkpoint verify imported
 expect 0 "model.safetensors.index.json" limited "$espalier" checkpoint export imported --output exported --dtype bf16 --shard-size "100 MB"
 rm -r imported exported
 expect 0 "wrote imported" "$espalier" checkpoint import one --output imported
-expect 7 "no more memory" limited "$espalier" checkpoint export imported --output refused --dtype bf16
+expect 7 "out of memory" limited "$espalier" checkpoint export imported --output refused --dtype bf16
 [[ ! -e refused ]] || fail "an export without memory left something" <(ls -R refused)
 summary

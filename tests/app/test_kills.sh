@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # Runs that are killed by SIGKILL between every two operations that change a file of a save, of a removal and of a start, and
-# at random moments. Each start goes on from the state that the kill before it left behind, and is killed in its turn.
+# at random moments. Each launch resumes from the state that the kill before it left behind, and is killed in its turn.
 # test_kills.sh ESPALIER FAULTS MPIEXEC [one_rank|behind|both|all|start|random]...
 espalier=$1 faults=$2 mpiexec=$3; shift 3
 source "$(dirname "$(realpath "$0")")/run_faults.sh"
@@ -43,14 +43,14 @@ killed_saves() {
   same_losses "$run" "$@"
 }
 
-one_rank() { killed_saves one_rank 0 1 "$espalier" train tiny.toml "${model[@]}"; }
+one_rank() { killed_saves one_rank 0 4 "$espalier" train tiny.toml "${model[@]}"; }
 # While the run trains on: publishing and removing happen on the main thread, the rest on the one that writes.
 behind() { killed_saves behind 0 4 "$espalier" train tiny.toml "${model[@]}" checkpoint.async=true; }
 two_ranks=("$mpiexec" -n 2 "$espalier" train tiny.toml "${model[@]}" parallel.zero_stage=1)
-both() { killed_saves rank_0 0 4 "${two_ranks[@]}"; killed_saves rank_1 1 2 "${two_ranks[@]}" checkpoint.async=true; }
-all() { killed_saves all "" 4 "${two_ranks[@]}" checkpoint.ranks_per_file=2; }
+both() { killed_saves rank_0 0 8 "${two_ranks[@]}"; killed_saves rank_1 1 4 "${two_ranks[@]}" checkpoint.async=true; }
+all() { killed_saves all "" 8 "${two_ranks[@]}" checkpoint.ranks_per_file=2; }
 
-# Between every two changes in the run directory before the first save: of config.toml, run.json, positions ...
+# Between every two changes in the run directory before the first save: of config.toml, run.json, progress files ...
 start() {
   local rank at got run=start
   expect 75 "stopped" "${two_ranks[@]}" run.directory=$run --stop-after 3

@@ -17,14 +17,14 @@ expect 0 "| mfu " "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=pe
 grep -q '"mfu"' peak/metrics.jsonl || fail "no mfu beside a peak" peak/metrics.jsonl
 grep -q '"predicted_step_seconds"' run/run.json || fail "run.json has no prediction" run/run.json
 grep -q '"source": "machine.toml"' run/prediction.json || fail "prediction.json does not name its source" run/prediction.json
-# A planted fault is seen beside the prediction of the healthy run.
+# An injected fault is seen beside the prediction of the healthy run.
 expect 0 "from machine.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=slow run.cluster=machine.toml \
   --emulate slow_rank=1 --emulate slow_factor=1.5
 # A file that was measured otherwise says so.
-expect 0 "has no bf16" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=bf16 run.cluster=machine.toml \
+expect 0 "does not support bf16" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=bf16 run.cluster=machine.toml \
   precision.compute=bf16
 once "mpiexec -n 2 espalier bench machine --precision fp32,bf16 --output ranks_2.toml"
-expect 0 "has no bf16" "$espalier" diagnose bf16
+expect 0 "does not support bf16" "$espalier" diagnose bf16
 expect 0 "mpiexec -n 1 espalier bench machine --output ranks_1.toml" "$espalier" train tiny.toml run.directory=alone \
   run.cluster=machine.toml
 expect 2 "no_such.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=other run.cluster=no_such.toml

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files that were damaged or forged in many ways, read by all commands that read them (mutate_files.cpp).
 #   test_mutations.sh ESPALIER MUTATE_FILES MPIEXEC [FIRST LAST]
-# Cases 1 to 1000 if none are named. What a case that fails has read stays under $ESPALIER_MUTATIONS, if that is set.
+# Cases 1 to 400 if none are named. What a case that fails has read stays under $ESPALIER_MUTATIONS, if that is set.
 espalier=$1 mutate_files=$2 mpiexec=$3
 source "$(dirname "${BASH_SOURCE[0]}")/tiny_run.sh"
 export OMP_NUM_THREADS=1
@@ -35,7 +35,7 @@ cp tiny.toml train.bin base
 cd base || exit 1
 settings=(checkpoint.interval=3 run.trace_steps=2)
 exits 0 "$espalier" train tiny.toml "${settings[@]}"
-# A run of two ranks that was killed: its positions stay.
+# A run of two ranks that was killed: its progress files stay.
 "$mpiexec" -n 2 "$espalier" train tiny.toml run.directory=killed run.steps=1000000 checkpoint.interval=3 >out.txt 2>&1 &
 launcher=$!
 for ((i = 0; i < 600; i++)); do compgen -G 'killed/checkpoints/step-*/manifest.json' >/dev/null && break; sleep 0.1; done
@@ -49,5 +49,5 @@ find killed/checkpoints -mindepth 1 -maxdepth 1 | sort -r | tail -n +3 | xargs -
 ls incident >/dev/null || fail "no incident was kept" /dev/null
 cd ..
 
-"$mutate_files" "$espalier" "$work/base" "${ESPALIER_MUTATIONS:-$work}" "${4:-1}" "${5:-1000}" || failures=$((failures + 1))
+"$mutate_files" "$espalier" "$work/base" "${ESPALIER_MUTATIONS:-$work}" "${4:-1}" "${5:-400}" || failures=$((failures + 1))
 summary

@@ -120,14 +120,14 @@ input() {
     parallel.schedule=interleaved
   says "pipeline: 4 x virtual_stages 3 = 12 parts are more than num_layers 8"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
-  says "schedule: 1f1b has one virtual stage per stage, not virtual_stages 2" "interleaved"
+  says "schedule: 1f1b has 1 virtual stage per stage, not virtual_stages 2" "interleaved"
   local sharded=("$espalier" train tiny.toml --dry-run batch.micro_batch_size=1 parallel.zero_stage=3 parallel.shard_over=node)
   exits 0 "${sharded[@]}" --ranks 8 --ranks-per-node 4
   says "ZeRO-3 over 4 replicas of a node"
   exits 2 "${sharded[@]}" --ranks 8
-  says "nobody says how many ranks a node has" "--ranks-per-node M"
+  says "the number of ranks per node is unknown" "--ranks-per-node M"
   exits 2 "${sharded[@]}" --ranks 8 --ranks-per-node 3
-  says "nodes of 3 ranks hold unlike numbers of the 8 replicas"
+  says "nodes of 3 ranks hold different numbers of the 8 replicas"
   exits 2 "$espalier" train tiny.toml --ranks-per-node 2
   says "belongs to --dry-run"
   exits 0 "$mpiexec" -n 2 "$espalier" train tiny.toml run.directory=node run.steps=1 parallel.zero_stage=3 parallel.shard_over=node
@@ -194,6 +194,8 @@ verify() {
   exits 0 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=6 precision.residual=state
   once "warning: precision.residual and precision.gradient_reduction do nothing: compute is fp32"
   says "skipped, 2 layouts: parallel.tensor: 3 cannot share num_heads 4" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
+  exits 2 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=8 model.num_layers=2
+  says "0 of 0 layouts train the model" "verify has compared no layout"
   exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4
   says "--reference dat=4" "did you mean \"data\"?"
   grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
@@ -217,11 +219,11 @@ verify() {
   mkdir -p occupied && echo mine > occupied/file
   for folder in occupied /; do
     exits 2 "$espalier" verify tiny.toml --precision fp64 --save $folder
-    says "the folder of --save holds other files"
+    says "the folder of --save has other files"
   done
   [[ $(ls occupied) == file ]] || fail "verify --save wrote into a folder of others"
   exits 2 "$espalier" verify tiny.toml
-  says "one rank has one layout" "--against"
+  says "one rank has only one layout" "--against"
 
   local fault
   for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum late_gather released_layer; do
@@ -268,12 +270,12 @@ faults() {
 
   exits 2 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike : \
     -n 1 "$espalier" train tiny.toml run.directory=unlike optimizer.learning_rate=2e-3
-  says "the ranks were not started alike" "learning_rate = 0.002" "rank 1"
+  says "the ranks were not started in the same way" "learning_rate = 0.002" "rank 1"
   exits 2 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike parallel.tensor=2 : \
     -n 1 "$espalier" train tiny.toml run.directory=unlike parallel.pipeline=2
-  says "the ranks were not started alike"
+  says "the ranks were not started in the same way"
   exits 2 timeout 60 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike : -n 1 "$espalier" verify tiny.toml
-  says "the ranks were not started alike" "espalier verify" "rank 1"
+  says "the ranks were not started in the same way" "espalier verify" "rank 1"
   once "error"
 
   # A trace of all ranks (tests/training/test_trace.cpp reads it as JSON).
@@ -307,7 +309,7 @@ faults() {
   grep -q '"state": "failed"' stopped/run.json || fail "run.json does not say failed" stopped/run.json
   grep -q 'likely culprit' stopped/run.json || fail "run.json does not tell where the ranks were" stopped/run.json
 
-  # A rank that is killed: nobody signs off, and the next start tells the story before it resumes.
+  # A rank that is killed: no rank exits cleanly, and the next launch prints where it was before it resumes.
   "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=killed "${slow[@]}" run.steps=1000000 checkpoint.interval=2 \
     run.communication_timeout=60 >out.txt 2>&1 &
   job=$! got=0

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # Runs with one seed have the same bits, losses and checkpoint: test_repeats.sh ESPALIER [section.key=value...], the
-# overrides of a tiny run. Three start, and three go on from the first one's checkpoint in the middle. On GPUs products'
+# overrides of a tiny run. Three start, and three go on from the first one's checkpoint in the middle. On GPUs matmuls'
 # kernels are chosen by timing: a start that chose otherwise is told, and its bits are its own; who goes on takes the
 # kernels of the checkpoint.
 espalier=$(realpath "$1"); shift

@@ -41,7 +41,7 @@ state_is blocked completed
 
 # Bad input.
 mkdir empty
-expect 2 "not the directory of a run" "$espalier" report empty
+expect 2 "not a run directory" "$espalier" report empty
 expect 2 "no such directory" "$espalier" report no-such-run
 expect 2 "run is required" "$espalier" report
 expect 8 "" "$espalier" report run --output /proc/report.html
@@ -51,7 +51,7 @@ expect 2 'got:    --against ""' "$espalier" diagnose run --against ''
 cp -r run torn && echo '{"state": ' >torn/run.json
 expect 3 "run.json cannot be read" "$espalier" report torn
 cp -r run other-version && echo '{"step": 7}' >>other-version/metrics.jsonl
-expect 3 "not the fields of a step" "$espalier" report other-version
+expect 3 "not have the fields of a step" "$espalier" report other-version
 cp -r run torn-trace && sed -i '9s/.*/{"ph": "X", "na/' torn-trace/trace/rank-00001.json
 expect 3 "where:  torn-trace/trace/rank-00001.json:9" "$espalier" report torn-trace
 expect 3 "where:  torn-trace/trace/rank-00001.json:9" "$espalier" diagnose torn-trace

@@ -21,7 +21,7 @@ expect 0 "num_heads = 4" "$espalier" checkpoint inspect run
 says "[model]" "run/checkpoints/step-00000006" "embedding.token" "of the next" "seed       1"
 expect 0 "learning_rate = " "$espalier" checkpoint inspect run --config
 expect 0 "run/checkpoints/step-00000006" "$espalier" checkpoint verify run
-says "every checksum is right"
+says "all checksums are right"
 expect 4 "no complete checkpoint" "$espalier" checkpoint inspect run/state
 expect 4 "no complete checkpoint" "$espalier" checkpoint verify nowhere
 expect 0 "resumed from good/checkpoints/step-00000006" "$espalier" train tiny.toml --resume good run.directory=other run.steps=7
@@ -35,7 +35,7 @@ refused 4 "--resume names neither" "${two_ranks[@]}" "$espalier" train tiny.toml
 refused 2 "model.num_heads: 4 -> 2" "${two_ranks[@]}" "$espalier" train tiny.toml model.num_heads=2
 refused 2 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --resume good model.num_heads=2
 grep -q -- --init-from out.txt && fail "weights of another model are offered"
-refused 2 "--init-from takes over the weights" "$espalier" train tiny.toml run.seed=2
+refused 2 "--init-from loads the weights" "$espalier" train tiny.toml run.seed=2
 refused 2 "run.seed: 1 -> 2" "$espalier" train tiny.toml run.seed=2
 write_text 301 other.txt
 exits 0 "$espalier" data pack --output other.bin other.txt
@@ -48,7 +48,7 @@ rm run/config.toml
 refused 2 "batch.global_batch_size: 8 -> 16" "$espalier" train tiny.toml batch.global_batch_size=16
 rm run/checkpoints/step-*/rank-00000.h5
 refused 4 "none of the run's checkpoints is complete" "${two_ranks[@]}" "$espalier" train tiny.toml
-says "step-00000003: a file of a checkpoint is missing" "bring back the missing files"
+says "step-00000003: a file of a checkpoint is missing" "restore the missing files"
 refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
 expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
@@ -65,7 +65,7 @@ ls scratch >out.txt
   fail "a save removed what is not this run's"
 [[ $(ls -d scratch/step-???????? | wc -l) == 2 ]] || fail "own checkpoints are not removed behind a link"
 mkdir dangling; ln -s ../nowhere dangling/checkpoints
-expect 2 "leads to no directory" "$espalier" train tiny.toml run.directory=dangling
+expect 2 "does not lead to a directory" "$espalier" train tiny.toml run.directory=dangling
 [[ $(ls dangling) == checkpoints ]] || fail "a refused start leaves files"
 for name in state ranks trace incidents; do
   mkdir "linked-$name"; ln -s ../scratch "linked-$name/$name"
@@ -84,17 +84,17 @@ cmp run/metrics.abandoned.jsonl killed/metrics.jsonl || fail "the metrics of the
 cp killed/metrics.jsonl run/metrics.jsonl; rm -rf run/checkpoints; cp killed/run.json run/run.json
 expect 0 "the records of the earlier launch are kept as metrics.abandoned-2.jsonl" "$espalier" train tiny.toml
 rm -rf run; cp -a good run; rm -rf run/checkpoints
-refused 4 "this run is completed, and its checkpoints are gone" "${two_ranks[@]}" "$espalier" train tiny.toml
+refused 4 "this run is completed, but its checkpoints are gone" "${two_ranks[@]}" "$espalier" train tiny.toml
 cp -a killed purged
 sed -i 's/^interval = .*/interval = 2/' purged/config.toml
-refused 4 "this run has saved a checkpoint, and it is gone" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=purged
+refused 4 "this run has saved a checkpoint, but it is gone" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=purged
 says "metrics.jsonl has 6 steps, with checkpoint.interval = 2"
 rm -rf run; cp -a killed run
 expect 0 "config changed: model.num_layers = 3 (was 2)" "$espalier" train tiny.toml model.num_layers=3 --resume never
 
 # ---- A run that another has finished: this one has its checkpoint, too ----
 expect 0 "nothing left to do" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=moved --resume good
-[[ -s moved/checkpoints/step-00000006/manifest.json ]] || fail "no checkpoint in the run that goes on from a finished one"
+[[ -s moved/checkpoints/step-00000006/manifest.json ]] || fail "no checkpoint in the run that resumes from a finished one"
 expect 0 "resumed from moved/checkpoints/step-00000006" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=moved
 
 # ---- A request to stop before the first step: 75, at once, and nothing was begun ----
@@ -134,7 +134,7 @@ done
 
 # ---- What a user has put where a run would write stays ----
 rm -rf run; mkdir run; cp tiny.toml run/config.toml
-refused 2 "a file that no run has written" "$espalier" train run/config.toml
+refused 2 "a file that Espalier did not write" "$espalier" train run/config.toml
 rm run/config.toml; echo "my notes" >run/metrics.jsonl
 refused 2 "run/metrics.jsonl" "$espalier" train tiny.toml
 rm -rf run
@@ -146,7 +146,7 @@ for command in "checkpoint inspect run" "generate --max-tokens 4 --checkpoint ru
   expect 0 "passing over run/checkpoints/step-00000006: " "$espalier" $command
 done
 expect 4 "step-00000006: " "$espalier" checkpoint verify run
-says "step-00000003: " "every checksum is right"
+says "step-00000003: " "all checksums are right"
 rm -rf run; cp -a good run; printf x | dd of=run/checkpoints/step-00000003/rank-00000.h5 bs=1 seek=6000 conv=notrunc status=none
 expect 4 "step-00000003: " "$espalier" checkpoint verify run
 rm -rf run; cp -a killed run
@@ -167,7 +167,7 @@ done
 # ---- The same file under another path ----
 expect 0 "config changed: data.train" "$espalier" train tiny.toml run.directory=heir run.steps=8 "data.train=[\"$PWD/./train.bin\"]"
 
-# ---- A full disk, under the log or the run: 8, and the run goes on from its checkpoint ----
+# ---- A full disk, under the log or the run: 8, and the run resumes from its checkpoint ----
 full_log() { "$@" >/dev/full; }
 expect 8 "cannot write the log" full_log "$espalier" train tiny.toml run.directory=unlogged
 expect 0 "completed" "$espalier" train tiny.toml run.directory=unlogged
@@ -200,7 +200,7 @@ for async in false true; do
   mv moved "elsewhere-$async"
   got=0; wait "$job" || got=$?
   [[ $got == 8 ]] || fail "exit code $got after the run directory was moved, wanted 8"
-  says "moved or removed under the run" "is now $PWD/elsewhere-$async"
+  says "moved or removed during the run" "is now $PWD/elsewhere-$async"
   state_is "elsewhere-$async" failed
   [[ ! -e moved ]] || fail "something was made where the run directory was" <(ls -R moved)
   expect 75 "the same command resumes" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
@@ -213,7 +213,7 @@ for name in one two; do
   expect 0 "completed" "$espalier" train tiny.toml run.directory=$name run.steps=1
 done
 expect 0 "1 checkpoint of other runs in the same place: not read" "$espalier" checkpoint verify one
-[[ $(grep -c "every checksum is right" out.txt) == 1 ]] || fail "checkpoints of another run are verified, too"
+[[ $(grep -c "all checksums are right" out.txt) == 1 ]] || fail "checkpoints of another run are verified, too"
 
 # ---- The log's error is told once; a reader that is gone does no harm to a run that completes ----
 full_log "$espalier" train tiny.toml run.directory=unlogged2 2>out.txt

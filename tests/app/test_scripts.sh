@@ -105,7 +105,7 @@ DRIVER=590 gpu 1 0 --seconds 5 --only '^ops$' bench
 grep -q "^ *measured" "$work/out.txt" && fail "what was measured with another driver is shown for an item that is left out"
 DRIVER=590 gpu 0 1 --only '^ops$' bench
 
-# The head's products of each chunk of rows are listed once, with what ncu tells: a line for each metric of a kernel.
+# The head's matmuls of each chunk of rows are listed once, with what ncu reports: a line for each metric of a kernel.
 if command -v python3 >/dev/null; then
   id=0
   {
@@ -120,7 +120,7 @@ if command -v python3 >/dev/null; then
   python3 "$root/bench/list_kernels.py" kernels.csv >"$work/out.txt" 2>&1 || fail "list_kernels.py: exit code $?"
   grep -q "^11 kernels, 11.00 ms" "$work/out.txt" || fail "a step of 11 kernels of a millisecond was profiled"
   [[ $(sed -nE 's/^ +1[.]000 ms  //p' "$work/out.txt" | paste -sd ' ') == \
-    "head_forward_1 head_dw_1 head_dx_1 head_forward_2 head_dw_2 head_dx_2" ]] || fail "the head's products are others"
+    "head_forward_1 head_dw_1 head_dx_1 head_forward_2 head_dw_2 head_dx_2" ]] || fail "the head's matmuls are others"
 fi
 
 ((failures == 0)) || exit 1

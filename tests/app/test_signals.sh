@@ -90,8 +90,8 @@ got=0; wait "$job" || got=$?
 [[ $got == 75 ]] || fail "exit code $got, wanted 75"
 grep -q '"cause": "asked to stop by SIGTERM"' "$run/run.json" || fail "the cause is not told" "$run/run.json"
 
-# A storm of requests in the middle of products must not touch what they compute: a handler on a thread that is in an fp32
-# product of oneDNN damages the heap.
+# A storm of requests in the middle of matmuls must not touch what they compute: a handler on a thread that is in an fp32
+# matmul of oneDNN damages the heap.
 wide=(run.matmul=auto model.hidden_size=192 model.ffn_hidden_size=768 batch.micro_batch_size=8)
 for ((storm = 0; storm < 4; storm++)); do
   run=storm-$storm-$$ got=0

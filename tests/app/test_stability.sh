@@ -26,13 +26,13 @@ expect 5 "suspect the layout" "$espalier" train --replay "$incident" run.matmul=
 says "NOT reproduced"
 expect 7 "budget" "$espalier" train --replay "$incident" run.device_memory=100kB
 expect 2 "replayed on one rank" "${two_ranks[@]}" "$espalier" train --replay "$incident"
-expect 2 "this is no incident" "$espalier" train --replay spiky
+expect 2 "this is not an incident" "$espalier" train --replay spiky
 sed -i 's/"step"/"stop"/' "$incident/incident.json"
 expect 3 "description is damaged" "$espalier" train --replay "$incident"
 
 # ---- What is done about it ----
 expect 0 "skipped: spike" "${two_ranks[@]}" "$espalier" train tiny.toml "${poisoned[@]}" run.directory=skips stability.on_spike=skip
-expect 0 "passing over global samples" "${two_ranks[@]}" "$espalier" train tiny.toml "${poisoned[@]}" run.directory=back \
+expect 0 "skipping global samples" "${two_ranks[@]}" "$espalier" train tiny.toml "${poisoned[@]}" run.directory=back \
   stability.on_spike=rollback checkpoint.interval=10 stability.max_rollbacks=20
 expect 5 "rollbacks without a new checkpoint" "${two_ranks[@]}" "$espalier" train tiny.toml "${poisoned[@]}" \
   run.directory=limit stability.on_spike=rollback stability.max_rollbacks=0
@@ -47,6 +47,6 @@ says "each resumed after step 0" "the training diverged" "--retry"
 cp -a stuck damaged
 echo '{"bro' >damaged/run.json
 expect 0 "damaged/run.json is damaged" "$espalier" train tiny.toml run.directory=damaged
-says "(exit 93) is lost" "completed"
+says "(exit 93) are counted from zero" "completed"
 expect 0 "completed" "$espalier" train tiny.toml run.directory=stuck --retry
 summary

@@ -39,7 +39,7 @@ expect 0 "documents   300, of" inspect corpus
 says "format      megatron" "of 2 bytes (uint16)" "ids         10 to 117" "64 - 127" "checked     index; --vocab-size N"
 expect 0 "documents   300, of" inspect train.bin
 says "as text     The tree number 1 is trained" "checked     checksum and every token"
-expect 0 "documents   not stated" inspect nano.bin
+expect 0 "documents   not stored" inspect nano.bin
 expect 0 "documents   300, of" inspect nano.bin --document-end 10
 expect 0 "from 4      116 114 101 101" inspect train.bin --from 4 --show 4
 expect 0 '"documents": 300' inspect corpus --json --vocab-size 256
@@ -48,7 +48,7 @@ says '"type": "uint16"' '"largest_id": 117' '"checked": "index and every token a
 # ---- Each wrong input is one error, and nothing is left of an output ----
 expect 3 "id 117" convert corpus --output none --format megatron --vocab-size 117
 expect 3 "file not found" convert absent --output none --format megatron
-expect 8 "an output exists" convert train.bin --output corpus --format megatron
+expect 8 "the output exists already" convert train.bin --output corpus --format megatron
 expect 2 "--output is an input" convert train.bin --output train.bin --format espalier
 expect 8 "corpus.idx" convert train.bin --output corpus.idx --format espalier
 expect 2 "--format" convert train.bin --output none --format parquet

@@ -26,7 +26,7 @@ const std::map<std::string, Function>& plain_functions() {
   return functions;
 }
 
-// What stands before the product, for each name with a gate.
+// What stands before the multiplication, for each name with a gate.
 const std::map<std::string, Function>& plain_gates() {
   static const std::map<std::string, Function> functions = {
       {"swiglu", plain_functions().at("silu")},

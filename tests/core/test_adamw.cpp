@@ -81,20 +81,20 @@ TEST(AdamW, without_gradient_only_decays) {
   EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
 }
 
-// Weights that compute in 16 bits have masters, which may be more exact.
+// Weights that compute in 16 bits have master weights, which may be more exact.
 template <class T>
 void changes_nothing() {
   using S = State<T>;
   const auto gradient = on_device<S>(Values{HUGE_VAL, std::nan(""), 1}, 3);
   const auto w = on_device<T>(Values{1, -2, 3}, 3);
-  const auto masters = on_device<S>(Values{1.001, -2.001, 3.001}, 3);
+  const auto master_weights = on_device<S>(Values{1.001, -2.001, 3.001}, 3);
   const auto m = on_device<S>(Values{4, 5, 6}, 3);
   const auto v = on_device<S>(Values{7, 8, 9}, 3);
   const Tensor<double, 0> clip("espalier::other::clip");  // 0
   const auto parts = make_adamw_parts({{0, 0, 0, 3, true}});
-  adamw_update<T>(ExecSpace(), w, masters, m, v, gradient, parts, config, 0.5, clip, 1);
+  adamw_update<T>(ExecSpace(), w, master_weights, m, v, gradient, parts, config, 0.5, clip, 1);
   EXPECT_EQ(on_host(w), (Values{1, -2, 3}));
-  EXPECT_TRUE(allclose(on_host(masters), {1.001, -2.001, 3.001}, 1e-6));
+  EXPECT_TRUE(allclose(on_host(master_weights), {1.001, -2.001, 3.001}, 1e-6));
   EXPECT_EQ(on_host(m), (Values{4, 5, 6}));
   EXPECT_EQ(on_host(v), (Values{7, 8, 9}));
 }
@@ -167,7 +167,7 @@ void expect_fp32_masters() {
   const Index end = parameters.flat_size();
   const std::vector<IndexRange> part = {{100, end}};
   const AdamW<T> optimizer(parameters, config, part);
-  optimizer.initialize_masters(ExecSpace(), 1);
+  optimizer.initialize_master_weights(ExecSpace(), 1);
   const AdamW<float> wanted(wide, config, part);
   const Tensor<double, 0> clip("espalier::other::clip");
   Kokkos::deep_copy(clip, 1.0);
@@ -179,7 +179,7 @@ void expect_fp32_masters() {
     wanted.step(ExecSpace(), 1e-5, clip, t);
   }
   const Values weights = on_host(wide.flat_weights());
-  EXPECT_EQ(on_host(optimizer.masters()), Values(weights.begin() + 100, weights.end()));
+  EXPECT_EQ(on_host(optimizer.master_weights()), Values(weights.begin() + 100, weights.end()));
   const Values rounded_weights = on_host(parameters.flat_weights());
   for (std::size_t i = 0; i < weights.size(); ++i)
     ASSERT_EQ(rounded_weights[i],

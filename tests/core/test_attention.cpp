@@ -27,7 +27,7 @@ template <class F>
 void with_each_way(const F& f) {
   const MatmulLibrary matmul_before = matmul_library();
   const AttentionLibrary attention_before = attention_library();
-  for (const MatmulLibrary matmul : {MatmulLibrary::tiled, default_matmul_library<bfloat16>()})
+  for (const MatmulLibrary matmul : {MatmulLibrary::tiled, default_matmul_library(ScalarType::bf16)})
     for (const AttentionLibrary attention : attention_libraries()) {
       SCOPED_TRACE(std::string(to_string(matmul)) + ", " + to_string(attention));
       set_matmul_library(matmul);
@@ -61,7 +61,8 @@ void compare_forward(const OpShape& s) {
   const AttentionResult actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
   Values log_sum_exp(actual.log_sum_exp.size());
   const Values out = reference::attention(rounded<T>(qkv), s, &log_sum_exp);
-  const bool rounds_weights = multiplies_16_bits<T>(matmul_library()) || (!exec_is_host && has_masters<T>);
+  const bool rounds_weights =
+      multiplies_16_bits(scalar_type_of<T>(), matmul_library()) || (!exec_is_host && has_master_weights<T>);
   const double rounded_weights = rounds_weights ? 4 : 1;  // probabilities, as operands
   EXPECT_TRUE(allclose(actual.out, out, rounded_weights * tolerance<T>, {s.rows(), s.channels()}));
   EXPECT_TRUE(allclose(actual.log_sum_exp, log_sum_exp, tolerance<T>, {s.batch, s.heads, s.length}));
@@ -125,7 +126,8 @@ TEST(Attention, libraries_agree_on_long_sequences) {
       set_attention_library(library);
       results.push_back(run<bfloat16>(qkv, dout, s));
     }
-    EXPECT_EQ(describe_attention<bfloat16>({s.batch, s.length, s.heads, s.head_size, s.kv_heads(), s.window}), "cuDNN");
+    EXPECT_EQ(describe_attention(ScalarType::bf16, {s.batch, s.length, s.heads, s.head_size, s.kv_heads(), s.window}),
+              "cuDNN");
     set_attention_library(before);
     EXPECT_TRUE(allclose(results[1].out, results[0].out, 8 * tolerance<bfloat16>, {s.rows(), s.channels()}));
     EXPECT_TRUE(

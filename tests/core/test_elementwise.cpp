@@ -5,7 +5,7 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/gradient_check.hpp"
-#include "tests/support/product_operands.hpp"
+#include "tests/support/matmul_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -31,8 +31,8 @@ TEST(Linear, forward_is_that_of_plain_loops) {
     for (const MatmulLibrary library : matmul_libraries()) {
       SCOPED_TRACE(to_string(library));
       set_matmul_library(library);
-      x = product_operands<T>(random_values("x", s.rows * s.inner));
-      weight = product_operands<T>(random_values("weight", s.width * s.inner));
+      x = matmul_operands<T>(random_values("x", s.rows * s.inner));
+      weight = matmul_operands<T>(random_values("weight", s.width * s.inner));
       wanted = reference::linear(x, weight, rounded<T>(bias));
       x_device = on_device<T>(x, s.rows, s.inner);
       weight_device = on_device<T>(weight, s.width, s.inner);

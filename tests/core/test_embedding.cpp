@@ -13,12 +13,12 @@ namespace {
 struct EmbeddingCase {
   Index positions;  // more rows than are used
   std::vector<TokenId> tokens;
-  Values token_table, position_table, dx;
+  Values token_embedding, position_embedding, dx;
   explicit EmbeddingCase(const OpShape& s)
       : positions(s.length + 3),
         tokens(random_tokens("tokens", s.rows(), s.vocabulary)),
-        token_table(random_values("token_table", s.vocabulary * s.channels())),
-        position_table(random_values("position_table", positions * s.channels())),
+        token_embedding(random_values("token_table", s.vocabulary * s.channels())),
+        position_embedding(random_values("position_table", positions * s.channels())),
         dx(random_values("dx", s.rows() * s.channels())) {}
 };
 
@@ -28,7 +28,7 @@ Values forward(const EmbeddingCase& c, const OpShape& s, Index parts) {
   const auto x = undefined<T>(s.rows(), s.channels());
   const auto part_of_x = undefined<T>(s.rows(), s.channels());
   Kokkos::deep_copy(x, T(0));
-  const auto table = on_device<T>(c.token_table, s.vocabulary, s.channels());
+  const auto table = on_device<T>(c.token_embedding, s.vocabulary, s.channels());
   Values sum(static_cast<std::size_t>(s.rows() * s.channels()), 0.0);
   for (Index part = 0; part < parts; ++part) {
     const IndexRange rows = Shard{0, part, parts}.range(s.vocabulary);
@@ -37,7 +37,7 @@ Values forward(const EmbeddingCase& c, const OpShape& s, Index parts) {
     sum = reference::add(sum, on_host(part_of_x));
   }
   Kokkos::deep_copy(x, on_device<T>(sum, s.rows(), s.channels()));
-  const auto positions = on_device<T>(c.position_table, c.positions, s.channels());
+  const auto positions = on_device<T>(c.position_embedding, c.positions, s.channels());
   const Index half = s.rows() / 2;
   const Tensor<T, 2> front(x.data(), half, s.channels()),
       back(x.data() + half * s.channels(), s.rows() - half, s.channels());
@@ -51,8 +51,8 @@ TEST(Embedding, forward_is_that_of_plain_loops) {
     const EmbeddingCase c(s);
     for (const Index parts : {Index{1}, std::min<Index>(3, s.vocabulary)})
       EXPECT_TRUE(allclose(forward<T>(c, s, parts),
-                           reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table),
-                                                s.channels(), s.length),
+                           reference::embedding(c.tokens, rounded<T>(c.token_embedding),
+                                                rounded<T>(c.position_embedding), s.channels(), s.length),
                            tolerance<T>, {s.rows(), s.channels()}))
           << parts << " parts";
   });
@@ -72,8 +72,8 @@ TEST(Embedding, positions_of_rows_may_be_given) {
 // The table by two ranks, the positions in two pieces of rows.
 template <class T>
 std::pair<Values, Values> backward(const EmbeddingCase& c, const OpShape& s, double before) {
-  const auto dtoken = on_device<State<T>>(Values(c.token_table.size(), before), s.vocabulary, s.channels());
-  const auto dposition = on_device<State<T>>(Values(c.position_table.size(), before), c.positions, s.channels());
+  const auto dtoken = on_device<State<T>>(Values(c.token_embedding.size(), before), s.vocabulary, s.channels());
+  const auto dposition = on_device<State<T>>(Values(c.position_embedding.size(), before), c.positions, s.channels());
   const auto dx = on_device<T>(c.dx, s.rows(), s.channels());
   const auto tokens = on_device<TokenId>(c.tokens, s.rows());
   const Index half = s.vocabulary / 2;
@@ -98,8 +98,10 @@ TEST(Embedding, gradients_are_those_of_finite_differences) {
     const auto loss = [&](const Values& tokens, const Values& positions) {
       return dot(c.dx, reference::embedding(c.tokens, tokens, positions, s.channels(), s.length));
     };
-    EXPECT_TRUE(gradient_check([&](const Values& v) { return loss(v, c.position_table); }, c.token_table, dtoken));
-    EXPECT_TRUE(gradient_check([&](const Values& v) { return loss(c.token_table, v); }, c.position_table, dposition));
+    EXPECT_TRUE(
+        gradient_check([&](const Values& v) { return loss(v, c.position_embedding); }, c.token_embedding, dtoken));
+    EXPECT_TRUE(
+        gradient_check([&](const Values& v) { return loss(c.token_embedding, v); }, c.position_embedding, dposition));
   }
 }
 

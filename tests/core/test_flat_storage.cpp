@@ -31,7 +31,7 @@ TEST(FlatStorage, EachElementHasAPlaceOfItsOwn) {
   std::set<Index> places;
   for (const IndexRange& range : storage.held())
     for (Index i = range.begin; i < range.end; ++i)
-      EXPECT_TRUE(places.insert(storage.place(i)).second) << i;
+      EXPECT_TRUE(places.insert(storage.offset_of(i)).second) << i;
   EXPECT_EQ(*places.rbegin() + 1, static_cast<Index>(storage.values().extent(0)));
   EXPECT_EQ(storage.data(5), storage.values().data() + 5) << "a table is read where it is held";
   EXPECT_EQ(storage.data(99), storage.values().data() + 39);
@@ -73,7 +73,7 @@ TEST(FlatStorage, AShardHasTheInitialValuesOfTheWhole) {
   const Values held = on_host(shard.flat_weights());
   for (const IndexRange& range : shard.weights().held())
     for (Index i = range.begin; i < range.end; ++i)
-      ASSERT_EQ(held[static_cast<std::size_t>(shard.weights().place(i))], all[static_cast<std::size_t>(i)]) << i;
+      ASSERT_EQ(held[static_cast<std::size_t>(shard.weights().offset_of(i))], all[static_cast<std::size_t>(i)]) << i;
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "tests/support/matmul_operands.hpp"
 #include "tests/support/op_shapes.hpp"
-#include "tests/support/product_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -24,11 +24,11 @@ struct Layer {
       : rows(s.rows()),
         in(s.channels()),
         out(s.vocabulary),
-        x(product_operands<T>(random_values("x", rows * in, 2))),
-        weight(product_operands<T>(random_values("weight", out * in))),
+        x(matmul_operands<T>(random_values("x", rows * in, 2))),
+        weight(matmul_operands<T>(random_values("weight", out * in))),
         bias(rounded<T>(random_values("bias", out))),
         residual(rounded<T>(random_values("residual", rows * out))),
-        dy(product_operands<T>(random_values("dy", rows * out))) {}
+        dy(matmul_operands<T>(random_values("dy", rows * out))) {}
 
   auto on_device_x() const { return on_device<T>(x, rows, in); }
   auto on_device_weight() const { return on_device<T>(weight, out, in); }

@@ -9,7 +9,7 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/allclose.hpp"
-#include "tests/support/product_operands.hpp"
+#include "tests/support/matmul_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -17,13 +17,13 @@ using namespace espalier::test;
 
 namespace {
 
-struct Product {
+struct MatmulSize {
   Index rows, cols, inner;
 };
 
 // Single elements, odd sizes, few rows (16), and sizes around the tiles of the tiled kernel (64 in fp32, 32 in fp64).
-const std::vector<Product> products = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 4, 1},     {16, 35, 77},
-                                       {31, 33, 32}, {64, 64, 64}, {65, 63, 129}, {130, 70, 17}, {17, 35, 77}};
+const std::vector<MatmulSize> matmul_sizes = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 4, 1},     {16, 35, 77},
+                                              {31, 33, 32}, {64, 64, 64}, {65, 63, 129}, {130, 70, 17}, {17, 35, 77}};
 
 // A matrix inside a wider array: what lies between its rows must neither count nor change.
 struct Window {
@@ -44,15 +44,15 @@ struct Operands {
   Transpose ta, tb;
   Values c_values, a_values, b_values;
 
-  Operands(const Product& p, Transpose transpose_a, Transpose transpose_b, Index gap)
+  Operands(const MatmulSize& p, Transpose transpose_a, Transpose transpose_b, Index gap)
       : c(p.rows, p.cols, gap),
         a(transpose_a == Transpose::no ? p.rows : p.inner, transpose_a == Transpose::no ? p.inner : p.rows, 2 * gap),
         b(transpose_b == Transpose::no ? p.inner : p.cols, transpose_b == Transpose::no ? p.cols : p.inner, 3 * gap),
         ta(transpose_a),
         tb(transpose_b),
         c_values(rounded<T>(c.random("c"))),
-        a_values(product_operands<T>(a.random("a"))),
-        b_values(product_operands<T>(b.random("b"))) {}
+        a_values(matmul_operands<T>(a.random("a"))),
+        b_values(matmul_operands<T>(b.random("b"))) {}
 
   Values expected(double alpha, double beta) const {
     Values result = c_values;
@@ -91,7 +91,7 @@ class Matmul : public testing::TestWithParam<MatmulLibrary> {
 };
 
 template <class T>
-void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
+void compare(const MatmulSize& p, Transpose ta, Transpose tb, Index gap) {
   Operands<T> operands(p, ta, tb, gap);
   for (const auto& [alpha, beta] : {std::pair(1.0, 0.0), {1.0, 1.0}, {1.0, 0.25}, {-0.5, 0.25}, {2.0, 0.0}}) {
     if (beta == 0)
@@ -105,7 +105,7 @@ void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
         << "(" << p.rows << ", " << p.inner << ") x (" << p.inner << ", " << p.cols << "), transposed "
         << (ta == Transpose::yes) << (tb == Transpose::yes) << ", gap " << gap << ", alpha " << alpha << ", beta "
         << beta << ", " << to_string(scalar_type_of<T>());
-    if constexpr (has_masters<T>) {
+    if constexpr (has_master_weights<T>) {
       EXPECT_TRUE(allclose(operands.template actual<float>(alpha, beta), wanted, tolerance<float>, shape))
           << "16-bit operands, fp32 result";
     }
@@ -113,7 +113,7 @@ void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
 }
 
 TEST_P(Matmul, is_that_of_plain_loops) {
-  for (const Product& p : products)
+  for (const MatmulSize& p : matmul_sizes)
     for (const Transpose ta : {Transpose::no, Transpose::yes})
       for (const Transpose tb : {Transpose::no, Transpose::yes})
         for (const Index gap : {0, 3}) {
@@ -154,8 +154,8 @@ TEST_P(Matmul, few_rows_have_the_bits_of_each_alone) {
 TEST_P(Matmul, of_16_bits_has_no_seams) {
   if (GetParam() == MatmulLibrary::tiled)
     GTEST_SKIP() << "not in blocks";
-  for (const Product& p :
-       {Product{2050, 3, 1030}, Product{3, 2049, 5}, Product{5, 4, 2100}, Product{1025, 65, 33}, Product{4097, 17, 35}})
+  for (const MatmulSize& p : {MatmulSize{2050, 3, 1030}, MatmulSize{3, 2049, 5}, MatmulSize{5, 4, 2100},
+                              MatmulSize{1025, 65, 33}, MatmulSize{4097, 17, 35}})
     for (const Transpose t : {Transpose::no, Transpose::yes})
       for (const Index gap : {0, 3})
         compare<bfloat16>(p, t, t, gap);
@@ -169,11 +169,11 @@ TEST(MatmulLibraries, bf16_is_multiplied_as_it_is_where_the_cpu_can) {
 #if defined(__x86_64__)
   has_units = __builtin_cpu_supports("avx512bf16");
 #endif
-  EXPECT_EQ(multiplies_16_bits<bfloat16>(MatmulLibrary::onednn), has_onednn && has_units);
-  EXPECT_EQ(multiplies_16_bits<bfloat16>(default_matmul_library<bfloat16>()), has_onednn && has_units);
+  EXPECT_EQ(multiplies_16_bits(ScalarType::bf16, MatmulLibrary::onednn), has_onednn && has_units);
+  EXPECT_EQ(multiplies_16_bits(ScalarType::bf16, default_matmul_library(ScalarType::bf16)), has_onednn && has_units);
   for (const MatmulLibrary library : present) {
-    EXPECT_FALSE(multiplies_16_bits<float16>(library));
-    EXPECT_FALSE(multiplies_16_bits<float>(library));
+    EXPECT_FALSE(multiplies_16_bits(ScalarType::fp16, library));
+    EXPECT_FALSE(multiplies_16_bits(ScalarType::fp32, library));
   }
 }
 
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Libraries, Matmul, testing::ValuesIn(matmul_libraries()
 // Copies of its operands lie in memory that Kokkos does not know of.
 TEST(MatmulLibraries, memory_that_onednn_works_in_is_counted) {
   const MatmulLibrary before = matmul_library();
-  if (!multiplies_16_bits<bfloat16>(MatmulLibrary::onednn))
+  if (!multiplies_16_bits(ScalarType::bf16, MatmulLibrary::onednn))
     GTEST_SKIP() << "no 16-bit units, or no oneDNN";
   set_matmul_library(MatmulLibrary::onednn);
   const std::size_t known = MemoryLedger::instance().library_scratch();
@@ -230,29 +230,29 @@ TEST(MatmulLibraries, memory_that_onednn_works_in_is_counted) {
 TEST(MatmulLibraries, kernels_that_were_timed_are_taken_again) {
   if (matmul_choices().made_with.empty())
     GTEST_SKIP() << "kernels are not timed here";
-  const auto product = [] {
+  const auto multiplied = [] {
     return Operands<float>({.rows = 96, .cols = 80, .inner = 64}, Transpose::no, Transpose::no, 0).actual<float>(1, 1);
   };
-  const auto wanted = product();
+  const auto wanted = multiplied();
   const MatmulChoices choices = matmul_choices();
   ASSERT_FALSE(choices.kernels.empty());
   EXPECT_FALSE(prefer_matmul_choices({"another library", choices.kernels}));
   EXPECT_TRUE(prefer_matmul_choices(choices));
-  EXPECT_EQ(product(), wanted);
+  EXPECT_EQ(multiplied(), wanted);
   EXPECT_EQ(matmul_choices().kernels, choices.kernels);
   // That no kernel pays is a choice, too, which timing would not make.
   MatmulChoices none = choices;
   for (auto& [name, kernel] : none.kernels)
     kernel.clear();
   EXPECT_TRUE(prefer_matmul_choices(none));
-  EXPECT_TRUE(allclose(product(), wanted, 1e-5));
+  EXPECT_TRUE(allclose(multiplied(), wanted, 1e-5));
   EXPECT_EQ(matmul_choices().kernels, none.kernels);
   // What cannot be read is chosen anew, perhaps otherwise.
   MatmulChoices damaged = choices;
   for (auto& [name, kernel] : damaged.kernels)
     kernel = kernel.size() > 2 ? "zz" + kernel.substr(2) : "12";
   EXPECT_TRUE(prefer_matmul_choices(damaged));
-  EXPECT_TRUE(allclose(product(), wanted, 1e-5));
+  EXPECT_TRUE(allclose(multiplied(), wanted, 1e-5));
   EXPECT_NE(matmul_choices().kernels, damaged.kernels);
   EXPECT_TRUE(prefer_matmul_choices({.made_with = choices.made_with, .kernels = {}}));
 }

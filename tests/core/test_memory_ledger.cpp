@@ -131,7 +131,7 @@ TEST_F(Budget, is_enforced_and_explained) {
   EXPECT_NO_THROW(allocate<float>(Category::gradients, "parameters", 1 << 20));
 }
 
-// A View that nobody asked require_room() about cannot be refused, but the next who asks is told.
+// A View cannot be refused, but the next require_budget() throws.
 TEST_F(Budget, an_overflow_past_allocate_is_an_error_at_the_next_question) {
   MemoryLedger& ledger = MemoryLedger::instance();
   leave(1 << 20);

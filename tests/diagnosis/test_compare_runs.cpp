@@ -59,13 +59,13 @@ TEST(CompareRuns, FindingsOfOneCauseAreNotSummed) {
     line.times.step_seconds *= 1.2;
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_EQ(diagnosis.comparison->explained_by, Cause::slow_rank);
-  double most_expensive = 0;
+  double max_seconds = 0;
   for (const Finding& finding : diagnosis.findings)
     if (finding.cause == Cause::slow_rank)
-      most_expensive = std::max(most_expensive, finding.seconds);
+      max_seconds = std::max(max_seconds, finding.seconds);
   const double lost = after.run.steps.back().times.step_seconds - before.step_seconds;
   EXPECT_THAT(diagnosis.comparison->explanation,
-              HasSubstr(fmt::format("slow_rank explains {:.0f} % of the loss", 100 * most_expensive / lost)));
+              HasSubstr(fmt::format("slow_rank explains {:.0f} % of the loss", 100 * max_seconds / lost)));
 }
 
 // What explains most first; the text leaves out what no line of it would explain.
@@ -196,7 +196,7 @@ TEST(CompareRuns, RateThatFollowsTheBatchIsLeftAlone) {
   EXPECT_THAT(findings[0].changes[0].setting, StartsWith("optimizer.learning_rate = 0.0005"));
   EXPECT_THAT(findings[0].changes[1].setting, HasSubstr("more micro-batches"));
   EXPECT_THAT(findings[0].evidence[1],
-              HasSubstr("between its ratio, 0.25 times, and the square root of that, 0.5 times"));
+              HasSubstr("between 0.25 times (the ratio of the batches) and 0.5 times (its square root)"));
   const double risk = findings[0].risk;
   after.run.setup.peak_learning_rate = 0.0005;
   findings = find_effective_batch(before.run, after.run, false);

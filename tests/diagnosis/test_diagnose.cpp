@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Every cause is planted into a simulated run, and must be named first, with its size.
+// Every cause is injected into a simulated run, and must be named first, with its size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TEST(Diagnose, FewerChunksSaveTheMessagesThatGo) {
     const Change& change = messages->changes.front();
     EXPECT_EQ(change.setting, fmt::format("parallel.virtual_stages = {}", fewer));
     EXPECT_NEAR(change.gain_seconds, share * messages->seconds, 1e-9);
-    EXPECT_TRUE(change.priced_by.starts_with(fmt::format("{} of {} messages are left", fewer, chunks)));
+    EXPECT_TRUE(change.priced_by.starts_with(fmt::format("{} of {} messages remain", fewer, chunks)));
   }
 }
 
@@ -140,9 +140,9 @@ TEST(Diagnose, AdviceIsForTheHostsThatThereAre) {
       simulated->run.setup.links.ranks_per_node = 4;
     }
     const std::string of_rank = first(diagnose(rank.run)).changes.front().setting;
-    EXPECT_EQ(of_rank.starts_with(one_host ? "free the cores of rank 1" : "take b out of the job"), true) << of_rank;
+    EXPECT_EQ(of_rank.starts_with(one_host ? "free the cores of rank 1" : "remove b from the job"), true) << of_rank;
     const std::string of_link = first(diagnose(link.run)).changes.front().setting;
-    EXPECT_EQ(of_link.starts_with(one_host ? "no cable" : "look at the cable"), true) << of_link;
+    EXPECT_EQ(of_link.starts_with(one_host ? "these ranks are on one host" : "look at the cable"), true) << of_link;
   }
 }
 
@@ -282,7 +282,7 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   RunSetup& setup = simulated.run.setup;
   setup.links.ranks_per_node = 8;
   setup.layout.precision = Precision::bf16;
-  setup.shape = {.vocab_size = 256,  // else the token table is most of it
+  setup.shape = {.vocab_size = 256,  // else the token embedding is most of it
                  .max_sequence_length = 128,
                  .num_layers = 4,
                  .hidden_size = 2048,
@@ -342,10 +342,10 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
     return bytes_text(peak_bytes(memory_of_stages(
         {.model = setup.shape, .cluster = {}, .implementation = implementation, .sequence_length = 1024}, layout)));
   };
-  EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+  EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
   setup.attention = "own";
   implementation.cudnn_attention = false;
-  EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+  EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
 }
 
 TEST(Diagnose, StalledLoader) {

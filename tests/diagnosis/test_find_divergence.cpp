@@ -164,7 +164,7 @@ TEST(FindDivergence, ValidationFarAboveTraining) {
   run.facts.train_tokens = 25000;
   const Finding finding = only_finding(run);
   EXPECT_EQ(finding.cause, Cause::overfitting);
-  EXPECT_THAT(finding.title, HasSubstr("by heart"));
+  EXPECT_THAT(finding.title, HasSubstr("memorizes"));
   EXPECT_THAT(finding.evidence.front(), HasSubstr("was read 12 times"));
   run.facts.train_tokens = 1000000;
   for (RecordedStep& step : run.steps)

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "diagnosis/diagnose.hpp"
 #include "tests/diagnosis/named_findings.hpp"
 #include "tests/diagnosis/simulated_run.hpp"
@@ -46,6 +50,36 @@ TEST(FindSettings, WideNumbersExplainTheLostSpeed) {
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_TRUE(diagnosis.comparison && diagnosis.comparison->explained_by);
   EXPECT_EQ(*diagnosis.comparison->explained_by, Cause::precision);
+}
+
+// They exchange messages for every micro-batch: more of them do not help, less sharding does.
+TEST(FindSettings, ExposedMessagesOfZero2And3) {
+  const SimulatedRun simulated(1, 4, 2, 8, {2, 2}, {.reduction = 0.3});
+  const double microbatches = static_cast<double>(simulated.run.setup.layout.num_microbatches());
+  ASSERT_GT(microbatches, 1);
+  using Gains = std::vector<std::pair<std::string, double>>;  // shares of the exposed seconds
+  const auto gains = [&](int zero_stage, bool keep_gathered) {
+    RecordedRun run = simulated.run;
+    run.setup.layout.zero_stage = zero_stage;
+    run.setup.layout.keep_gathered = keep_gathered;
+    const Diagnosis diagnosis = diagnose(run);
+    Gains found;
+    for (const Change& change : first(diagnosis).changes)
+      found.emplace_back(change.setting, change.gain_seconds / first(diagnosis).seconds);
+    return found;
+  };
+  const auto expect = [](const Gains& got, const Gains& wanted) {
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].first, wanted[i].first);
+      EXPECT_NEAR(got[i].second, wanted[i].second, 1e-9) << got[i].first;
+    }
+  };
+  const double once_gathered = microbatches + 1;
+  expect(gains(2, false), {{"parallel.zero_stage = 1", 1 - 2 / once_gathered}});
+  expect(gains(3, true), {{"parallel.zero_stage = 1", 1 - 2 / once_gathered}});
+  expect(gains(3, false), {{"parallel.keep_gathered = true", 1 - once_gathered / (3 * microbatches)},
+                           {"parallel.zero_stage = 1", 1 - 2 / (3 * microbatches)}});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Slow ranks planted into a simulated run: named first, with their size and with what a step would gain.
+// Slow ranks injected into a simulated run: named first, with their size and with what a step would gain.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -141,7 +141,7 @@ RecordedRun dead_run() {
   run.record.host = "node07";
   run.life = Life::gone;
   for (int rank = 0; rank < 3; ++rank) {
-    PositionWriter writer;
+    ProgressWriter writer;
     writer.set_rank(rank, 3);
     writer.step_begins(8);
     writer.operation_begins(4, "F2", 0, 2);
@@ -149,8 +149,8 @@ RecordedRun dead_run() {
       const int peer = 1;
       writer.wait_begins("receive of activations", "pp", 12, std::span<const int>(&peer, 1));
     }
-    run.positions.push_back(writer.current());
-    run.read_at = run.positions.back().alive;
+    run.rank_progress.push_back(writer.current());
+    run.read_at = run.rank_progress.back().alive;
   }
   return run;
 }
@@ -173,7 +173,7 @@ TEST(FindEnd, RunOfAnotherHostIsNotCalledDead) {
   run.read_at += 120;
   ASSERT_EQ(find_end(run).size(), 1u);
   EXPECT_EQ(find_end(run).front().cause, Cause::hangs);
-  run.last_sign_of_life += 100;  // a line of metrics.jsonl: the positions have not reached this host
+  run.last_sign_of_life += 100;  // a line of metrics.jsonl: the ranks' progress has not reached this host
   EXPECT_TRUE(find_end(run).empty());
   run.life = Life::silent;
   ASSERT_EQ(find_end(run).size(), 1u);
@@ -201,14 +201,14 @@ TEST(FindEnd, TellsWhatTheSameCommandWouldDo) {
   RecordedRun run = dead_run();
   const auto advice = [&] { return find_end(run).front().changes.back().setting; };
   EXPECT_EQ(advice(),
-            "the same command begins again at step 1, since there is no complete checkpoint; "
-            "checkpoint.interval, now 0, saves on the way");
+            "the same command starts again at step 1, because there is no complete checkpoint; "
+            "checkpoint.interval (now 0) saves during the run");
   run.setup.checkpoint_interval = 5;
   run.newest_checkpoint = 5;
   EXPECT_EQ(advice(),
-            "the same command goes on from the checkpoint of step 5; a checkpoint.interval below 5 loses fewer "
+            "the same command resumes from the checkpoint of step 5; a checkpoint.interval below 5 loses fewer "
             "steps");
-  run.life = Life::signed_off;
+  run.life = Life::ended;
   run.record.state = "failed";
   run.record.exit_code = static_cast<int>(ExitCode::numerical);
   EXPECT_THAT(advice(), HasSubstr("would diverge again"));

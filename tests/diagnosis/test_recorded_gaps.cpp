@@ -57,7 +57,7 @@ TEST_F(RecordedRunTest, StepsThatGoBackAreDamage) {
          R"({"step":2,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
   const ErrorReport report = refusal(ExitCode::data);
   EXPECT_EQ(report.where, path("ranks/rank-00000.jsonl").string() + ":4");
-  EXPECT_EQ(report.got, "step 2 behind step 3");
+  EXPECT_EQ(report.got, "step 2 after step 3");
 }
 
 TEST_F(RecordedRunTest, MissingRanksAreANote) {
@@ -66,7 +66,7 @@ TEST_F(RecordedRunTest, MissingRanksAreANote) {
   ASSERT_EQ(run.ranks.size(), 2u);
   EXPECT_EQ(run.ranks[0].size(), 3u);
   EXPECT_TRUE(run.ranks[1].empty());
-  EXPECT_EQ(run.gaps.front(), "ranks/ has no times of rank 1: where the time goes is told of all ranks or not at all");
+  EXPECT_EQ(run.gaps.front(), "ranks/ has no times of rank 1: times are shown only if all ranks have them");
   std::filesystem::remove(path("ranks/rank-00000.jsonl"));
   run = read();
   EXPECT_EQ(run.ranks[0][2].seconds[Phase::backward], 0.2) << "from metrics.jsonl";

@@ -44,7 +44,7 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   EXPECT_EQ(run.ranks[1][2].activation_transit, 0.25);
   EXPECT_EQ(run.ranks[1][2].bytes_sent[static_cast<std::size_t>(Axis::pp)], 2u);
   EXPECT_FALSE(run.prediction);
-  EXPECT_EQ(run.life, Life::signed_off);
+  EXPECT_EQ(run.life, Life::ended);
 }
 
 // The login node of a cluster sees the files of a run, and not its process.
@@ -109,7 +109,7 @@ TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
   EXPECT_EQ(run.gaps.front(), "the run ended before it finished a step");
 }
 
-// A run that signed off in order has trained: then nothing is as good as damage.
+// A run that ended in order has trained: then nothing is as good as damage.
 TEST_F(RecordedRunTest, RunThatTrainedHasMetrics) {
   for (const char* const state : {"completed", "preempted"}) {
     set_state(state);
@@ -197,7 +197,7 @@ TEST_F(RecordedRunTest, WhatMayNotBeReadIsNotMissing) {
   };
   for (const std::filesystem::path& closed : {directory_ / "ranks", std::filesystem::path(directory_.path())}) {
     const ErrorReport report = refusal_without(closed);
-    EXPECT_EQ(report.what, "a directory of the run cannot be looked into") << closed;
+    EXPECT_EQ(report.what, "a directory of the run cannot be read") << closed;
     EXPECT_EQ(report.got, "Permission denied") << closed;
   }
 }

@@ -101,8 +101,8 @@ TEST(Report, holds_what_diagnose_finds) {
 
 TEST(Report, names_restarts_and_changes_of_the_config) {
   RecordedRun run = run_of(100, 1);
-  run.starts = {{.first_step = 1, .changes = {}},
-                {.first_step = 41, .changes = {"optimizer.learning_rate: 1 (was <3>)"}}};
+  run.launches = {{.first_step = 1, .changes = {}},
+                  {.first_step = 41, .changes = {"optimizer.learning_rate: 1 (was <3>)"}}};
   const Json restarts = report_data(run)["restarts"];
   ASSERT_EQ(restarts.size(), 1u) << "none of the first start";
   EXPECT_EQ(restarts[0]["first_step"], 41);
@@ -391,7 +391,7 @@ TEST(Report, details_of_another_kind_are_passed_over) {
 TEST(Report, at_the_end_of_a_run_fails_nothing) {
   const TemporaryDirectory directory;
   EXPECT_THAT(write_report_at_end(directory / "no-such-run"), HasSubstr("report.html could not be written"));
-  EXPECT_THAT(write_report_at_end(directory.path()), HasSubstr("not the directory of a run"));
+  EXPECT_THAT(write_report_at_end(directory.path()), HasSubstr("not a run directory"));
   write_bytes(directory / "metrics.jsonl", "");
   std::filesystem::resize_file(directory / "metrics.jsonl", 300 << 20);  // a hole: takes no space
   EXPECT_THAT(write_report_at_end(directory.path()), HasSubstr("espalier report "));

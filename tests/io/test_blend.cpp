@@ -82,9 +82,9 @@ TEST(Blend, weights_without_a_small_denominator_are_rounded_to_millionths) {
   const std::vector<Index> drawn = blend.drawn_before(3'000'000);
   for (std::size_t set = 0; set < 3; ++set)
     EXPECT_EQ(drawn[set], std::llround(3e6 * blend.weights()[set]));
-  expect_error(ExitCode::usage, {"data.train[1]", "a millionth at least"}, [] {
+  expect_error(ExitCode::usage, {"data.train[1]", "at least a millionth"}, [] {
     Blend({1.0, std::acos(-1.0) * 1e-8});
   });
   // so small that the first alone seems to be all of them
-  expect_error(ExitCode::usage, {"data.train[1]", "1e-16 of all", "a millionth at least"}, [] { Blend({1.0, 1e-16}); });
+  expect_error(ExitCode::usage, {"data.train[1]", "1e-16 of all", "at least a millionth"}, [] { Blend({1.0, 1e-16}); });
 }

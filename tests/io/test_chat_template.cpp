@@ -138,8 +138,8 @@ TEST(ChatTemplate, refuses_what_it_does_not_know) {
   const auto expect = [](const std::string& jinja, const std::string& part) {
     EXPECT_NE(refusal(jinja).find(part), std::string::npos) << refusal(jinja) << "\n" << part;
   };
-  expect("{{ messages }}", "none of <|im_start|>");
-  expect("", "none of <|im_start|>");
+  expect("{{ messages }}", "neither <|im_start|>");
+  expect("", "neither <|im_start|>");
   expect("Be nice. " + chatml, "text outside of its tags: \"Be nice. \"");
   expect("{{ bos_token }}" + chatml, "bos_token");
   expect(replaced(chatml, "message['content']", "message['content'] | trim"), "a message");

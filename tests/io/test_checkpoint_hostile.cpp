@@ -197,7 +197,7 @@ TEST_F(CheckpointHostile, an_index_that_leads_elsewhere) {
   std::vector<float> found(24, 7);
   CheckpointReader(path_).read("w", {24}, ScalarType::fp32, found.data());
   EXPECT_EQ(found, std::vector<float>(24, 0));
-  expect_error(ExitCode::checkpoint, {"index.h5", "not a plain file"}, [&] { CheckpointReader(path_).verify(); });
+  expect_error(ExitCode::checkpoint, {"index.h5", "not a regular file"}, [&] { CheckpointReader(path_).verify(); });
 }
 
 TEST_F(CheckpointHostile, manifests_that_lie) {
@@ -240,10 +240,10 @@ TEST_F(CheckpointHostile, links_in_the_directory) {
   const Manifest good = manifest();
   std::filesystem::rename(file_path(), directory_ / "elsewhere.h5");
   std::filesystem::create_symlink(directory_ / "elsewhere.h5", file_path());
-  expect_refused(good, {"rank-00000.h5", "not a plain file"});
+  expect_refused(good, {"rank-00000.h5", "not a regular file"});
   std::filesystem::remove(path_ / "manifest.json");
   std::filesystem::create_symlink(directory_ / "secret", path_ / "manifest.json");
-  expect_error(ExitCode::checkpoint, {"manifest.json", "not a plain file"}, [&] { CheckpointReader reader(path_); });
+  expect_error(ExitCode::checkpoint, {"manifest.json", "not a regular file"}, [&] { CheckpointReader reader(path_); });
 }
 
 TEST_F(CheckpointHostile, what_is_no_file_where_one_should_be) {

@@ -131,7 +131,7 @@ TEST(CheckpointIndex, damage_is_found_by_verify_and_does_not_stop_the_loader) {
   std::filesystem::remove(path / "index.h5");
   refused("missing");
   std::filesystem::create_symlink("/dev/zero", path / "index.h5");
-  refused("not a plain file");
+  refused("not a regular file");
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST(ConfigOverride, what_begins_like_toml_is_toml_or_is_refused_with_the_way_to
   expect_refused("run.directory=[\"a\"]", "(a list), wanted a string");
   expect_refused("run.directory={a}", R"(wanted 'run.directory="{a}"')");
   expect_refused("run.directory=\"a", R"(wanted 'run.directory="a"')");
-  expect_refused("run.directory=\"a\" # b", "is no value of TOML");
+  expect_refused("run.directory=\"a\" # b", "is not a TOML value");
   expect_refused("run.directory='it's'", R"(wanted 'run.directory="it'\''s"')");
   expect_refused("run.directory=r/caf\xe9", "not UTF-8");
   expect_refused("run.steps=[1", "wanted 'run.steps=[1]'");

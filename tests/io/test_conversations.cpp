@@ -264,7 +264,7 @@ TEST_F(Conversations, come_compressed_or_in_a_directory) {
   write_bytes(directory / "chats/b", zstd_of("{}\n"));
   expect_error(ExitCode::data, {"chats/b:1"},
                [&] { pack_conversations(files, *tokenizer, chat, directory / "train.bin", "", {}); });
-  expect_error(ExitCode::usage, {"standard input is packed alone"}, [&] {
+  expect_error(ExitCode::usage, {"standard input cannot be packed together with files"}, [&] {
     pack_conversations({"-", files[0]}, *tokenizer, chat, directory / "train.bin", "", {});
   });
 }

@@ -49,7 +49,7 @@ TEST(File, that_became_shorter_is_an_error) {
   file.read_at(6, text.data(), 4);
   EXPECT_EQ(text, "6789");
   std::filesystem::resize_file(directory / "a", 8);
-  expect_error(ExitCode::checkpoint, {"cut while it was read", "/a", "8 bytes", "10 bytes"},
+  expect_error(ExitCode::checkpoint, {"became shorter while it was read", "/a", "8 bytes", "10 bytes"},
                [&] { file.read_at(6, text.data(), 4); });
 }
 

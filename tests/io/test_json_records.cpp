@@ -11,7 +11,7 @@
 #include "io/json_reader.hpp"
 #include "io/records/metrics.hpp"
 #include "io/records/run_directory.hpp"
-#include "io/records/run_positions.hpp"
+#include "io/records/run_progress.hpp"
 #include "io/records/trace_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
@@ -93,7 +93,7 @@ TEST(JsonReader, no_file_is_read_that_is_larger_than_any_of_its_kind) {
   EXPECT_EQ(resolve_checkpoint(directory.path()), good);
   write_bytes(directory / "config.toml", "");
   std::filesystem::resize_file(directory / "config.toml", std::uintmax_t{1} << 40);
-  expect_error(ExitCode::usage, {"larger than any"}, [&] { ConfigReader(directory / "config.toml", {}); });
+  expect_error(ExitCode::usage, {"too large for its kind"}, [&] { ConfigReader(directory / "config.toml", {}); });
 }
 
 TEST(TomlText, what_is_nested_too_deep_is_refused) {
@@ -171,23 +171,23 @@ TEST(JsonFields, of_run_json_are_sane) {
   }
 }
 
-TEST(RunPositions, that_no_rank_can_have_written_are_left_out) {
+TEST(RunProgress, that_no_rank_can_have_written_are_left_out) {
   const TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "state");
-  const auto left_by = [&](const std::function<void(Position&)>& change) {
-    PositionFile file(directory / "state", 0, sizeof(Position));
-    file.as<Position>() = Position{};
-    change(file.as<Position>());
-    return run_positions(directory.path()).size();
+  const auto left_by = [&](const std::function<void(RankProgress&)>& change) {
+    ProgressFile file(directory / "state", 0, sizeof(RankProgress));
+    file.as<RankProgress>() = RankProgress{};
+    change(file.as<RankProgress>());
+    return run_progress(directory.path()).size();
   };
-  EXPECT_EQ(left_by([](Position&) {}), 1U);
-  EXPECT_EQ(left_by([](Position& p) { p.host.fill('x'); }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.operation.fill('x'); }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.waits_for.fill('\x1b'); }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.communicator.fill('x'); }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.rank = 7; }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.world_size = 0; }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.num_peers = -1; }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.since = std::numeric_limits<double>::quiet_NaN(); }), 0U);
-  EXPECT_EQ(left_by([](Position& p) { p.alive = 1e300; }), 0U);
+  EXPECT_EQ(left_by([](RankProgress&) {}), 1U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.host.fill('x'); }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.operation.fill('x'); }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.waits_for.fill('\x1b'); }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.communicator.fill('x'); }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.rank = 7; }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.world_size = 0; }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.num_peers = -1; }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.since = std::numeric_limits<double>::quiet_NaN(); }), 0U);
+  EXPECT_EQ(left_by([](RankProgress& p) { p.alive = 1e300; }), 0U);
 }

@@ -151,7 +151,7 @@ TEST(Megatron, what_does_not_fit_is_named) {
     refused(18, count, {std::to_string(count) + " sequences"});
     refused(26, count - 1, {std::to_string(count - 1) + " boundaries"});
   }
-  refused(26, std::uint64_t{0}, {"one boundary at least"});
+  refused(26, std::uint64_t{0}, {"at least one boundary"});
   refused(34, -1, {"sequence 0: -1 tokens"});
   refused(34, 3, {"sequence 1: 1 tokens at byte 4", "byte 6"});
   refused(pointers - 4, 3, {"a last sequence of 3 tokens", "byte 16"});
@@ -304,9 +304,10 @@ TEST(Megatron, nothing_is_left_of_what_fails) {
   expect_error(ExitCode::data, {"id 255", "below 100"}, convert({prefix}, "u", {.vocab_size = 100}));
   expect_error(ExitCode::data, {"different tokenizers", "llama", "gpt2"},
                convert({directory / "gpt2.tokens", directory / "other.tokens"}, "u", to_megatron));
-  expect_error(ExitCode::write, {"an output exists", "t.bin"}, convert({directory / "gpt2.tokens"}, "t", to_megatron));
+  expect_error(ExitCode::write, {"the output exists already", "t.bin"},
+               convert({directory / "gpt2.tokens"}, "t", to_megatron));
   expect_error(ExitCode::usage, {"--output is an input"}, convert({directory / "gpt2.tokens"}, "gpt2.tokens", {}));
-  expect_error(ExitCode::write, {"has not written", "t.idx"}, convert({directory / "gpt2.tokens"}, "t.idx", {}));
+  expect_error(ExitCode::write, {"did not write", "t.idx"}, convert({directory / "gpt2.tokens"}, "t.idx", {}));
   for (const rlim_t bytes : {0, 10, 40}) {
     const FileSizeLimit limit(bytes);
     expect_error(ExitCode::write, {"u."}, convert({prefix}, "u", to_megatron));
@@ -330,7 +331,7 @@ TEST(Megatron, what_a_killed_writer_leaves_is_replaced) {
   };
   {
     const WaitingProcess killed(write_long);
-    expect_error(ExitCode::write, {"another process writes"}, [&] { write_documents(directory / "t", {{1}}, 2); });
+    expect_error(ExitCode::write, {"another process is writing"}, [&] { write_documents(directory / "t", {{1}}, 2); });
   }
   EXPECT_EQ(files_in(directory), 2U);
   write_documents(directory / "t", {{1}}, 2);

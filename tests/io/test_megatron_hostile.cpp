@@ -16,7 +16,7 @@ namespace espalier::test {
 namespace {
 
 using MegatronRandom = std::mt19937_64;
-constexpr rlim_t most_memory = rlim_t{64} << 20;  // more than the process has; the files have some KB
+constexpr rlim_t max_memory = rlim_t{64} << 20;  // more than the process has; the files have some KB
 
 struct Layout {
   std::uint64_t sequences;
@@ -144,7 +144,7 @@ std::optional<Error> error_of_index(const Read& read) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Error> error;
   try {
-    const MemoryLimit limit(most_memory);
+    const MemoryLimit limit(max_memory);
     read();
   } catch (const Error& caught) {
     error = caught;

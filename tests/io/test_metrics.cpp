@@ -163,7 +163,7 @@ TEST(Metrics, a_link_in_its_place_is_not_followed) {
       write_bytes(other, "");
     const Path path = directory / (dangling ? "a.jsonl" : "b.jsonl");
     std::filesystem::create_symlink(other, path);
-    expect_error(ExitCode::write, {"something else stands at this path"}, [&] { MetricsWriter(path, 0); });
+    expect_error(ExitCode::write, {"another file or directory has this path"}, [&] { MetricsWriter(path, 0); });
     EXPECT_EQ(std::filesystem::exists(other), !dangling);
   }
 }

@@ -45,7 +45,7 @@ TEST(NpyFile, ReplacesItsOwnKindAlone) {
   of_numpy += std::string("\0v\0", 3) + "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }";
   of_numpy += std::string(127 - of_numpy.size(), ' ') + "\n" + std::string(4, '\0');
   write_bytes(path, of_numpy);
-  expect_error(ExitCode::write, {"has not written"}, [&] { require_own_output(path, npy_file_mark); });
+  expect_error(ExitCode::write, {"did not write"}, [&] { require_own_output(path, npy_file_mark); });
 }
 
 TEST(NpyFile, UnfinishedLeavesNothing) {

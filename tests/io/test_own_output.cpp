@@ -79,7 +79,7 @@ TEST(OwnOutput, of_two_writers_of_a_token_file_the_later_is_told_so_and_a_killed
     TokenFileWriter first(path, "byte", 256);
     const Error error = caught([&] { TokenFileWriter(path, "byte", 256); });
     EXPECT_EQ(error.code(), ExitCode::write);
-    EXPECT_NE(std::string(error.what()).find("another process writes"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("another process is writing"), std::string::npos) << error.what();
     first.append(std::vector<TokenId>{1, 2});
     first.finish();
   }

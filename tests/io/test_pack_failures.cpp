@@ -88,7 +88,7 @@ TEST_F(FailedPack, fails_again_and_goes_on) {
 
 TEST_F(FailedPack, is_not_continued_with_other_text_before) {
   write_bytes(directory / "a", json_lines(9000, "other"));
-  expect_error(ExitCode::usage, {"unfinished pack of something else", "inputs"}, [&] { pack("t"); });
+  expect_error(ExitCode::usage, {"unfinished pack with other inputs or options", "inputs"}, [&] { pack("t"); });
   std::filesystem::remove(directory / "t.journal");
   write_bytes(directory / "a", json_lines(9000, "a"));
   write_bytes(directory / "b", json_lines(9000, "b"));

@@ -130,13 +130,13 @@ TEST(PackInputs, work_under_way_is_bounded_by_its_bytes) {
   OrderedWork work(64);
   for (int i = 0; i < 200; ++i) {
     ++given;
-    work.add([] {}, [&] { ++finished; }, OrderedWork::most_bytes / 4);
+    work.add([] {}, [&] { ++finished; }, OrderedWork::max_bytes / 4);
     most = std::max(most.load(), given - finished);
   }
   work.drain();
   EXPECT_EQ(finished, 200);
   EXPECT_LE(most, 4);
-  work.add([] {}, [&] { ++finished; }, 2 * OrderedWork::most_bytes);  // a larger one goes alone
+  work.add([] {}, [&] { ++finished; }, 2 * OrderedWork::max_bytes);  // a larger one goes alone
   work.drain();
   EXPECT_EQ(finished, 201);
 }

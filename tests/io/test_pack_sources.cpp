@@ -225,7 +225,7 @@ TEST(Pack, a_killed_pack_goes_on) {
       std::filesystem::rename(directory / (std::string("saved.") + name), directory / name);
     PackOptions other = options;
     other.document_end = 3;
-    expect_error(ExitCode::usage, {"unfinished pack of something else", "--document-end"},
+    expect_error(ExitCode::usage, {"unfinished pack with other inputs or options", "--document-end"},
                  [&] { pack(output, other); });
     Index first_bytes = -1;
     PackOptions watched = options;

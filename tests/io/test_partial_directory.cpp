@@ -76,7 +76,7 @@ TEST_F(PartialDirectoryTest, ReplacesWhatAKilledOneHasLeft) {
 TEST_F(PartialDirectoryTest, HasOneWriterAtATime) {
   std::optional<PartialDirectory> first(output());
   write(first->path());
-  expect_error(ExitCode::write, {"another process writes this directory now"},
+  expect_error(ExitCode::write, {"another process is writing this directory"},
                [&] { PartialDirectory second(output()); });
   EXPECT_TRUE(fs::exists(first->path() / "file"));
   first.reset();

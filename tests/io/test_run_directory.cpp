@@ -22,9 +22,9 @@ namespace {
 const std::string config = "[model]\nhidden_size = 64\n[run]\nsteps = 10\n";
 
 // A start that got so far as to train.
-struct SignedOn : RunDirectory {
-  explicit SignedOn(const Path& path, const std::string& config_text = config) : RunDirectory(path) {
-    sign_on(config_text);
+struct BegunLaunch : RunDirectory {
+  explicit BegunLaunch(const Path& path, const std::string& config_text = config) : RunDirectory(path) {
+    begin_launch(config_text);
   }
 };
 
@@ -34,7 +34,7 @@ TEST(RunDirectory, keeps_config_and_record) {
   const TemporaryDirectory directory;
   const Path path = directory / "runs/a";
   {
-    SignedOn run(path);
+    BegunLaunch run(path);
     EXPECT_FALSE(run.previous());
     EXPECT_EQ(read_run_record(path)->state, "running");
     EXPECT_EQ(read_run_record(path)->pid, ::getpid());
@@ -44,7 +44,7 @@ TEST(RunDirectory, keeps_config_and_record) {
   EXPECT_EQ(read_bytes(path / "config.toml"), config);
   EXPECT_TRUE(std::filesystem::is_directory(path / "checkpoints"));
   const std::string longer = "[model]\nhidden_size = 64\n[run]\nsteps = 20\n";
-  SignedOn again(path, longer);
+  BegunLaunch again(path, longer);
   EXPECT_EQ(read_bytes(path / "config.toml"), longer);
   ASSERT_TRUE(again.previous());
   EXPECT_EQ(again.previous()->state, "preempted");
@@ -76,9 +76,9 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
   }
   for (const char* const state : {"running", "failed", "completed"}) {
     {
-      SignedOn run(path);
+      BegunLaunch run(path);
       if (state == std::string("failed"))
-        sign_off_failed(path, "", ExitCode::write);
+        record_failure(path, "", ExitCode::write);
       else if (state != std::string("running"))
         run.finish(RunEnd::completed);
     }
@@ -92,10 +92,10 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
 TEST(RunDirectory, a_damaged_record_is_told_of) {
   const TemporaryDirectory directory;
   const Path path = directory / "a";
-  SignedOn(path).finish(RunEnd::completed);
+  BegunLaunch(path).finish(RunEnd::completed);
   EXPECT_FALSE(RunDirectory(path).lost());
   write_bytes(path / "run.json", "{\"bro");
-  SignedOn run(path);
+  BegunLaunch run(path);
   ASSERT_TRUE(run.lost());
   EXPECT_NE(run.lost()->find("a/run.json is damaged"), std::string::npos) << *run.lost();
   EXPECT_EQ(read_run_record(path)->starts, 1);
@@ -107,24 +107,24 @@ TEST(RunDirectory, one_that_was_moved_or_removed_is_missed) {
   const TemporaryDirectory directory;
   const Path path = directory / "a";
   {
-    SignedOn run(path);
+    BegunLaunch run(path);
     run.require_in_place();
     std::filesystem::rename(path, directory / "b");
     expect_error(ExitCode::write, {"moved or removed", (directory / "b").string()}, [&] { run.require_in_place(); });
     EXPECT_FALSE(std::filesystem::exists(path));
   }
-  EXPECT_EQ(read_run_record(directory / "b")->state, "failed") << "signed off where it lies";
+  EXPECT_EQ(read_run_record(directory / "b")->state, "failed") << "recorded where it lies";
   EXPECT_EQ(read_run_record(directory / "b")->exit_code, static_cast<int>(ExitCode::write));
   {
-    SignedOn run(path);
+    BegunLaunch run(path);
     std::filesystem::rename(path, directory / "c");
-    const SignedOn other(path);
+    const BegunLaunch other(path);
     const std::string before = read_bytes(path / "run.json");
     expect_error(ExitCode::write, {"moved or removed"}, [&] { run.update({{"step", 7}}); });
     expect_error(ExitCode::write, {"moved or removed"}, [&] { run.finish(RunEnd::completed); });
     EXPECT_EQ(read_bytes(path / "run.json"), before);
   }
-  SignedOn run(path);
+  BegunLaunch run(path);
   std::filesystem::remove_all(path);
   expect_error(ExitCode::write, {"moved or removed", "gone"}, [&] { run.finish(RunEnd::completed); });
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -142,29 +142,29 @@ pid_t in_child(const Action& action) {
   return child;
 }
 
-TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
+TEST(RunDirectory, a_launch_that_did_not_exit_cleanly_is_reported) {
   const TemporaryDirectory directory;
   const Path path = directory / "a";
   const pid_t killed = in_child([&] {
-    const SignedOn run(path);
+    const BegunLaunch run(path);
     for (const int rank : {0, 1})
-      PositionFile(run.state(), rank, sizeof(int)).as<int>() = 10 + rank;
+      ProgressFile(run.state(), rank, sizeof(int)).as<int>() = 10 + rank;
     ::raise(SIGKILL);
   });
   const pid_t left = in_child([&] {  // with exit code 0, but before the end
-    SignedOn run(path);
+    BegunLaunch run(path);
     if (!run.unfinished() || !run.unfinished()->certainly_ended || run.unfinished()->record.pid != killed ||
-        run.unfinished()->positions.size() != 2 || run.unfinished()->positions[1].as<int>() != 11)
-      sign_off_failed(path, "the child did not find what the one before it had left", ExitCode::defect);
-    remove_positions(run.state());
+        run.unfinished()->progress.size() != 2 || run.unfinished()->progress[1].as<int>() != 11)
+      record_failure(path, "the child did not find what the one before it had left", ExitCode::defect);
+    remove_progress_files(run.state());
   });
   ASSERT_EQ(read_run_record(path)->state, "running") << read_run_record(path)->cause;
   {
-    SignedOn run(path);
+    BegunLaunch run(path);
     ASSERT_TRUE(run.unfinished());
     EXPECT_EQ(run.unfinished()->record.pid, left);
     EXPECT_EQ(run.unfinished()->record.starts, 2);
-    EXPECT_TRUE(run.unfinished()->positions.empty());
+    EXPECT_TRUE(run.unfinished()->progress.empty());
     const std::string& text = run.unfinished()->text;
     for (const std::string& part : {std::string("process ") + std::to_string(left), run.unfinished()->record.started,
                                     std::string("was killed or crashed")})
@@ -176,46 +176,47 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
 
 TEST(RunDirectory, of_another_host_it_says_that_it_cannot_know) {
   const TemporaryDirectory directory;
-  { SignedOn run(directory / "a"); }
+  { BegunLaunch run(directory / "a"); }
   RunRecord record = *read_run_record(directory / "a");
   record.host = "node-17";
   record.pid = 1;  // lives here, which proves nothing about node-17
   write_bytes(directory / "a/run.json", to_json(record).dump());
   {
-    const SignedOn run(directory / "a");
+    const BegunLaunch run(directory / "a");
     ASSERT_TRUE(run.unfinished());
     EXPECT_FALSE(run.unfinished()->certainly_ended);
     EXPECT_NE(run.unfinished()->text.find("process 1 on node-17"), std::string::npos);
-    EXPECT_NE(run.unfinished()->text.find("cannot be seen"), std::string::npos) << run.unfinished()->text;
+    EXPECT_NE(run.unfinished()->text.find("cannot see whether it still runs"), std::string::npos)
+        << run.unfinished()->text;
   }
   record = *read_run_record(directory / "a");
   record.boot = "another";  // this host, before it was restarted
   record.pid = 1;
   write_bytes(directory / "a/run.json", to_json(record).dump());
-  const SignedOn run(directory / "a");
+  const BegunLaunch run(directory / "a");
   EXPECT_TRUE(run.unfinished()->certainly_ended);
   EXPECT_NE(run.unfinished()->text.find("was restarted"), std::string::npos);
 }
 
 TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   const TemporaryDirectory directory;
-  WaitingProcess child([&] { return std::make_unique<SignedOn>(directory / "a"); });
+  WaitingProcess child([&] { return std::make_unique<BegunLaunch>(directory / "a"); });
   const auto open = [&] { RunDirectory(directory / "a"); };
   expect_error(ExitCode::usage, {"another job", "process " + std::to_string(child.id())}, open);
   std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
   expect_error(ExitCode::usage, {"process " + std::to_string(child.id())}, open);
   child.kill();
-  SignedOn run(directory / "a");
-  EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
+  BegunLaunch run(directory / "a");
+  EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not exit cleanly
   EXPECT_EQ(run.previous()->pid, child.id());
   EXPECT_TRUE(run.unfinished());
 }
 
 TEST(RunDirectory, a_damaged_record_is_not_in_the_way) {
   const TemporaryDirectory directory;
-  { SignedOn run(directory / "a"); }
+  { BegunLaunch run(directory / "a"); }
   write_bytes(directory / "a/run.json", "{\"state\": \"runn");
-  SignedOn run(directory / "a");
+  BegunLaunch run(directory / "a");
   EXPECT_FALSE(run.previous());
 }
 
@@ -245,7 +246,7 @@ TEST(RunDirectory, checkpoints_that_cannot_be_written_are_told_at_once) {
   std::filesystem::remove(directory / "run/checkpoints");
   std::filesystem::create_directories(directory / "scratch");
   std::filesystem::create_directory_symlink("../scratch", directory / "run/checkpoints");
-  RunDirectory(directory / "run").sign_on("");
+  RunDirectory(directory / "run").begin_launch("");
   EXPECT_TRUE(std::filesystem::is_empty(directory / "scratch")) << "what was tried is removed";
 }
 
@@ -263,13 +264,13 @@ TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
   const TemporaryDirectory directory;
   for (int round = 0; round < 40; ++round) {
     const Path path = directory / std::to_string(round);
-    const SignedOn run(path);
+    const BegunLaunch run(path);
     std::latch together(6);
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 6; ++rank)
       ranks.emplace_back([&, rank] {
         together.arrive_and_wait();
-        sign_off_failed(path, "rank " + std::to_string(rank), ExitCode::communication);
+        record_failure(path, "rank " + std::to_string(rank), ExitCode::communication);
       });
     for (std::thread& rank : ranks)
       rank.join();
@@ -281,8 +282,8 @@ TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
 
 TEST(RunDirectory, what_has_failed_is_not_updated) {
   const TemporaryDirectory directory;
-  SignedOn run(directory.path());
-  sign_off_failed(directory.path(), "rank 1 found no space", ExitCode::write);
+  BegunLaunch run(directory.path());
+  record_failure(directory.path(), "rank 1 found no space", ExitCode::write);
   run.update({{"facts", 1}});
   const std::optional<RunRecord> record = read_run_record(directory.path());
   EXPECT_EQ(record->state, "failed");
@@ -300,7 +301,7 @@ TEST(RunDirectory, links_in_place_of_its_directories_are_refused) {
           "metrics.csv", "samples.jsonl", "tensorboard", "prediction.json"}) {
       const Path path = directory / (std::string(name) + (is_run ? "-again" : ""));
       if (is_run)
-        SignedOn(path).finish(RunEnd::completed);
+        BegunLaunch(path).finish(RunEnd::completed);
       std::filesystem::create_directories(path);
       std::filesystem::remove_all(path / name);
       std::filesystem::create_directory_symlink(directory / "elsewhere", path / name);
@@ -318,12 +319,12 @@ TEST(RunDirectory, checkpoints_may_be_a_link_and_so_may_the_directory) {
   std::filesystem::create_directory_symlink(directory / "scratch/c", directory / "real/checkpoints");
   std::string id;
   {
-    SignedOn run(directory / "run");
+    BegunLaunch run(directory / "run");
     id = run.id();
     EXPECT_TRUE(is_owner(id));
   }
   {
-    SignedOn again(directory / "run");
+    BegunLaunch again(directory / "run");
     EXPECT_EQ(again.id(), id);
     EXPECT_EQ(read_run_record(directory / "real")->id, id);
     again.finish(RunEnd::completed);
@@ -348,7 +349,7 @@ TEST(RunDirectory, files_of_the_user_are_not_written_over) {
         std::filesystem::create_directory(directory / "run/checkpoints");
       if (place == "a link")
         std::filesystem::create_directory_symlink(directory / "scratch", directory / "run/checkpoints");
-      expect_error(ExitCode::usage, {"no run has written"}, [&] { RunDirectory{directory / "run"}; });
+      expect_error(ExitCode::usage, {"Espalier did not write"}, [&] { RunDirectory{directory / "run"}; });
       EXPECT_EQ(read_bytes(directory / "run" / name), "mine");
     }
 }

@@ -9,9 +9,9 @@
 namespace espalier::test {
 namespace {
 
-std::string id_after_signing_on(const Path& path) {
+std::string id_after_launch(const Path& path) {
   RunDirectory run(path);
-  run.sign_on("[run]\n");
+  run.begin_launch("[run]\n");
   return run.id();
 }
 
@@ -25,7 +25,7 @@ TEST(RunId, stays_where_the_record_is_lost) {
     std::filesystem::create_directory(run);
     if (linked)
       std::filesystem::create_directory_symlink(directory / "scratch", run / "checkpoints");
-    const std::string id = id_after_signing_on(run);
+    const std::string id = id_after_launch(run);
     save_as(id, run / "checkpoints", 3);
     save_as(new_owner(), directory / "scratch", 7);
     write_bytes(run / "run.json", "{\"bro");
@@ -33,11 +33,11 @@ TEST(RunId, stays_where_the_record_is_lost) {
     std::filesystem::remove(run / "run.json");
     EXPECT_EQ(id_of(run), id) << "removed";
     std::filesystem::rename(run, directory / "moved");
-    EXPECT_EQ(id_after_signing_on(directory / "moved"), id) << "moved";
+    EXPECT_EQ(id_after_launch(directory / "moved"), id) << "moved";
     std::filesystem::remove(directory / "moved/run.json");
     std::filesystem::remove(directory / "moved/run.lock");
     if (linked)
-      expect_error(ExitCode::usage, {"no run has written"}, [&] { RunDirectory(directory / "moved"); });
+      expect_error(ExitCode::usage, {"Espalier did not write"}, [&] { RunDirectory(directory / "moved"); });
     else
       EXPECT_EQ(id_of(directory / "moved"), id) << "only the checkpoints know it";
     std::filesystem::remove_all(directory / "moved");
@@ -46,19 +46,19 @@ TEST(RunId, stays_where_the_record_is_lost) {
 
 TEST(RunId, is_not_taken_from_another_run_behind_a_link) {
   const TemporaryDirectory directory;
-  const std::string first = id_after_signing_on(directory / "a");
+  const std::string first = id_after_launch(directory / "a");
   save_as(first, directory / "a/checkpoints", 3);
   std::filesystem::create_directory(directory / "b");
   std::filesystem::create_directory_symlink("../a/checkpoints", directory / "b/checkpoints");
   EXPECT_NE(id_of(directory / "b"), first);
   write_bytes(directory / "b/config.toml", "mine");
-  expect_error(ExitCode::usage, {"b/config.toml", "no run has written"}, [&] { RunDirectory(directory / "b"); });
+  expect_error(ExitCode::usage, {"b/config.toml", "Espalier did not write"}, [&] { RunDirectory(directory / "b"); });
   std::filesystem::remove(directory / "b/config.toml");
-  save_as(id_after_signing_on(directory / "b"), directory / "b/checkpoints", 6);
+  save_as(id_after_launch(directory / "b"), directory / "b/checkpoints", 6);
   EXPECT_EQ(id_of(directory / "a"), first);
   std::filesystem::remove(directory / "a/run.json");
   std::filesystem::remove(directory / "a/run.lock");
-  expect_error(ExitCode::usage, {"of more than one run", first}, [&] { RunDirectory(directory / "a"); });
+  expect_error(ExitCode::usage, {"to more than one run", first}, [&] { RunDirectory(directory / "a"); });
 }
 
 TEST(RunId, a_copy_may_not_share_the_place_of_the_original) {
@@ -66,10 +66,10 @@ TEST(RunId, a_copy_may_not_share_the_place_of_the_original) {
   std::filesystem::create_directories(directory / "a");
   std::filesystem::create_directory(directory / "scratch");
   std::filesystem::create_directory_symlink(directory / "scratch", directory / "a/checkpoints");
-  const std::string id = id_after_signing_on(directory / "a");
+  const std::string id = id_after_launch(directory / "a");
   std::filesystem::copy(directory / "a", directory / "b",
                         std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
-  expect_error(ExitCode::usage, {"is a copy of another", "a copy of " + (directory / "a").string()},
+  expect_error(ExitCode::usage, {"the run directory is a copy", "a copy of " + (directory / "a").string()},
                [&] { RunDirectory(directory / "b"); });
   EXPECT_EQ(id_of(directory / "a"), id);
   std::filesystem::remove(directory / "b/checkpoints");
@@ -83,7 +83,7 @@ TEST(RunId, a_record_of_something_else_makes_no_run) {
   std::filesystem::create_directory(run);
   for (const char* const name : {"run.json", "config.toml"}) {
     write_bytes(run / name, "{\"mine\": 1}");
-    expect_error(ExitCode::usage, {"run.json", "no run has written"}, [&] { RunDirectory{run}; });
+    expect_error(ExitCode::usage, {"run.json", "Espalier did not write"}, [&] { RunDirectory{run}; });
   }
   EXPECT_EQ(read_bytes(run / "run.json"), "{\"mine\": 1}");
 }
@@ -129,7 +129,7 @@ TEST(RunId, a_damaged_checkpoint_behind_a_link_stays) {
 
 TEST(RunId, a_run_stands_for_its_own_checkpoints) {
   const TemporaryDirectory directory;
-  const std::string own = id_after_signing_on(directory / "run");
+  const std::string own = id_after_launch(directory / "run");
   save_as(new_owner(), directory / "run/checkpoints", 6);
   expect_error(ExitCode::checkpoint, {"1 checkpoint of other runs"}, [&] { resolve_checkpoint(directory / "run"); });
   save_as(own, directory / "run/checkpoints", 3);

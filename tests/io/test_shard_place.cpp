@@ -52,7 +52,7 @@ TEST(ShardPlace, turns_and_blocks_leave_no_gap_in_any_world) {
         bool complete = false;
       };
       std::map<std::string, File> files;
-      int most_turns = 0;
+      int max_turns = 0;
       for (int writer = 0; writer < world; ++writer) {
         if (blocks[static_cast<std::size_t>(writer)] == 0)
           continue;
@@ -63,11 +63,11 @@ TEST(ShardPlace, turns_and_blocks_leave_no_gap_in_any_world) {
         EXPECT_EQ(place.first_block, file.blocks);
         file.blocks += blocks[static_cast<std::size_t>(writer)];
         file.complete = place.completes;
-        most_turns = std::max(most_turns, file.turns);
+        max_turns = std::max(max_turns, file.turns);
       }
       for (const auto& [name, file] : files)
         EXPECT_TRUE(file.complete) << name;
-      EXPECT_EQ(num_turns(blocks, ranks_per_file), most_turns);
+      EXPECT_EQ(num_turns(blocks, ranks_per_file), max_turns);
     }
 }
 
@@ -118,7 +118,7 @@ TEST(ShardPlace, a_planted_link_is_not_appended_to) {
   std::filesystem::rename(partial / "rank-00000.h5", directory / "victim.h5");
   const std::string before = read_bytes(directory / "victim.h5");
   std::filesystem::create_symlink(directory / "victim.h5", partial / "rank-00000.h5");
-  expect_error(ExitCode::write, {"rank-00000.h5", "not a plain file"},
+  expect_error(ExitCode::write, {"rank-00000.h5", "not a regular file"},
                [&] { write_shard(partial, shard_place(counts, 1, 2), Model().blocks()); });
   EXPECT_EQ(read_bytes(directory / "victim.h5"), before);
 }
@@ -128,7 +128,7 @@ TEST(ShardPlace, a_writer_that_is_asked_to_stop_leaves_no_file) {
   const Path partial = begin_checkpoint(directory / "c", 1);
   std::stop_source source;
   source.request_stop();
-  expect_error(ExitCode::write, {"given up", "rank-00000.h5"},
+  expect_error(ExitCode::write, {"a save was abandoned", "rank-00000.h5"},
                [&] { write_shard(partial, own_file(0), Model().blocks(), source.get_token()); });
   EXPECT_TRUE(std::filesystem::is_empty(partial));
 }

@@ -113,12 +113,12 @@ TEST(TokenFile, a_file_that_is_cut_while_it_is_open_is_told) {
   std::filesystem::rename(directory / "kept.bin", path);
   std::filesystem::resize_file(path, 100);
   std::vector<TokenId> last(1);
-  expect_error(ExitCode::data, {"cut while it was read", "cut.bin", "100 bytes", "20000 bytes"},
+  expect_error(ExitCode::data, {"became shorter while it was read", "cut.bin", "100 bytes", "20000 bytes"},
                [&] { file.read(9999, last); });
-  expect_error(ExitCode::data, {"cut while it was read", "100 bytes"}, [&] { file.check_vocabulary(8); });
+  expect_error(ExitCode::data, {"became shorter while it was read", "100 bytes"}, [&] { file.check_vocabulary(8); });
   const TokenFile ours(write_tokens(directory / "t", std::vector<TokenId>(5000, 7), 256));
   std::filesystem::resize_file(directory / "t", 0);
-  expect_error(ExitCode::data, {"cut while it was read", "0 bytes"}, [&] { ours.verify_checksum(); });
+  expect_error(ExitCode::data, {"became shorter while it was read", "0 bytes"}, [&] { ours.verify_checksum(); });
 }
 
 TEST(TokenFile, reads_nanogpt) {
@@ -270,7 +270,7 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
   refused("PAR1" + filling, "Parquet");
   refused(std::string("II*\0", 4) + filling, "picture");
   refused("GIF89a" + filling, "picture");
-  refused("RIFF\x7f\x7f\x7f\x7fWAVE" + filling, "sound");
+  refused("RIFF\x7f\x7f\x7f\x7fWAVE" + filling, "audio");
   refused("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + filling, "Office");
   refused("ARROW1" + filling, "Arrow");
   refused("\x89HDF\r\n\x1a\n" + filling, "HDF5");

@@ -168,7 +168,7 @@ TEST(TokenizerFiles, names_tell_contents_apart_and_fit_into_token_files) {
 
 TEST(TokenizerFiles, a_directory_stands_for_the_file_in_it) {
   const TemporaryDirectory directory;
-  expect_error(ExitCode::usage, {"no tokenizer"}, [&] { load_tokenizer(directory.path().string()); });
+  expect_error(ExitCode::usage, {"tokenizer"}, [&] { load_tokenizer(directory.path().string()); });
   write_bytes(directory / "tokenizer.json", read_bytes(text_fixture("gpt2_like.json")));
   EXPECT_EQ(load_tokenizer(directory.path().string())->name(), fixture("gpt2_like.json")->name());
   for (const std::string begin : {"\n\n \t", "\xef\xbb\xbf", "\xef\xbb\xbf\r\n"}) {
@@ -184,7 +184,7 @@ TEST(TokenizerFiles, a_directory_stands_for_the_file_in_it) {
                [&] { load_tokenizer((directory / "other").string()); });
   expect_error(ExitCode::usage, {"nowhere"}, [] { load_tokenizer("nowhere"); });
   write_bytes(directory / "text", "some text\n");
-  expect_error(ExitCode::data, {"no tokenizer", "text"}, [&] { load_tokenizer((directory / "text").string()); });
+  expect_error(ExitCode::data, {"is not a tokenizer", "text"}, [&] { load_tokenizer((directory / "text").string()); });
 }
 
 TEST(TokenizerFiles, parts_that_are_not_supported_are_named) {
@@ -229,7 +229,7 @@ TEST(TokenizerFiles, damaged_parts_are_named) {
   const std::vector<std::tuple<std::string, nlohmann::json, std::vector<std::string>>> cases = {
       {"/model/merges/3", {"a", "zzz"}, {"zzz", "not in the vocabulary"}},
       {"/model/merges/3", "a b c", {"merges"}},
-      {"/model/merges/3", {"z", "["}, {"no token"}},
+      {"/model/merges/3", {"z", "["}, {"not a token"}},
       {"/model/vocab/a", -1, {"vocab"}},
       {"/model/vocab/a", 4000000000, {"vocab"}},
       {"/model/vocab/a", 5, {"two tokens have the id 5"}},

@@ -93,7 +93,7 @@ layers_per_stage = [3, 0]
   const Error error = caught([&] { reader.finish(); });
   EXPECT_EQ(error.code(), ExitCode::usage);
   EXPECT_EQ(error.report().what, R"(the config has 13 problems
-  run.toml:1:1: seed: stands before any [section]
+  run.toml:1:1: seed: is not in any [section]
   run.toml:3:1: batch.micro_batchsize: unknown key; did you mean "micro_batch_size"?
   run.toml:4:21: batch.global_batch_size: got "eight" (a string), wanted an integer
   run.toml:5:2: [optimiser]: unknown section; did you mean "optimizer"?
@@ -173,7 +173,7 @@ TEST(TomlConfig, a_rule_between_keys_needs_no_explanation_of_keys) {
     ConfigReader reader(std::string("[run]\nsteps = ") + steps, "c.toml", {});
     Index value = 1;
     reader.read("run", "steps", value);
-    reader.problem("batch", "global_batch_size 8 is not divisible by data 3");
+    reader.rule_problem("batch", "global_batch_size", "8 is not divisible by data 3", {"parallel.data"});
     reader.problem("batch", "micro_batch_size", "is above global_batch_size 8", {"batch.global_batch_size"});
     return caught([&] { reader.finish(); }).report().todo;
   };

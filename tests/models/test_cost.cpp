@@ -27,8 +27,8 @@ TEST(Cost, gpt2_has_its_published_size) {
   EXPECT_EQ(num_parameters(model_preset("gpt2-1558m")), 1557611200);
 }
 
-// 2 per multiply and add of every product, written out.
-TEST(Cost, counts_the_operations_of_the_products) {
+// 2 per multiply and add of every matmul, written out.
+TEST(Cost, counts_the_operations_of_the_matmuls) {
   const ModelConfig c = tiny_config();
   const double length = 5;
   double forward = 0;
@@ -39,7 +39,7 @@ TEST(Cost, counts_the_operations_of_the_products) {
   EXPECT_DOUBLE_EQ(training_flops_per_token(c, 5), 3 * forward);
 }
 
-// The operations of a step are all of its products; recomputation adds a forward without the product that makes the
+// The operations of a step are all of its matmuls; recomputation adds a forward without the matmul that makes the
 // block's output, 2 * 20 * 8 here.
 TEST(Cost, operations_of_a_step_add_up) {
   const ModelConfig c = tiny_config();
@@ -129,22 +129,22 @@ TEST(Cost, activations_are_measured_as_they_are_allocated) {
 }
 
 TEST(ModelConfig, tells_all_broken_rules_at_once) {
-  EXPECT_TRUE(problems(tiny_config()).empty());
+  EXPECT_TRUE(broken_rules(tiny_config()).empty());
   for (const std::string& name : trainable_preset_names())
-    EXPECT_TRUE(problems(model_preset(name)).empty()) << name;
-  const std::vector<std::string> found = problems({0, -1, 2, 10, 4, 0});
+    EXPECT_TRUE(broken_rules(model_preset(name)).empty()) << name;
+  const std::vector<BrokenRule> found = broken_rules({0, -1, 2, 10, 4, 0});
   ASSERT_EQ(found.size(), 4u);
-  EXPECT_EQ(found[0], "vocab_size is 0, wanted at least 1");
-  EXPECT_EQ(found[1], "max_sequence_length is -1, wanted at least 1");
-  EXPECT_EQ(found[2], "ffn_hidden_size is 0, wanted at least 1");
-  EXPECT_EQ(found[3], "hidden_size 10 is not divisible by num_heads 4; the nearest that are: 8 and 12");
+  EXPECT_EQ(found[0].sentence(), "vocab_size is 0, wanted at least 1");
+  EXPECT_EQ(found[1].sentence(), "max_sequence_length is -1, wanted at least 1");
+  EXPECT_EQ(found[2].sentence(), "ffn_hidden_size is 0, wanted at least 1");
+  EXPECT_EQ(found[3].sentence(), "hidden_size 10 is not divisible by num_heads 4; the nearest that are: 8 and 12");
 }
 
 TEST(ModelConfig, never_proposes_a_hidden_size_of_zero) {
-  const std::vector<std::string> found = problems({11, 8, 2, 3, 4, 20});
+  const std::vector<BrokenRule> found = broken_rules({11, 8, 2, 3, 4, 20});
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].find("0 and 4"), std::string::npos) << found[0];
-  EXPECT_NE(found[0].find("4"), std::string::npos) << found[0];
+  EXPECT_EQ(found[0].message.find("0 and 4"), std::string::npos) << found[0].message;
+  EXPECT_NE(found[0].message.find("4"), std::string::npos) << found[0].message;
 }
 
 TEST(ModelConfig, unknown_preset_names_those_known) {

@@ -178,8 +178,9 @@ TEST(Decoder, fp32_gradients_are_those_of_fp64) {
   }
 }
 
-// Two micro-batches through two slots in every order that a pipeline may choose. The token table, whose gradient grows
-// in forward (head) and in backward (embedding), rounds by the order of both; all others by that of the backwards.
+// Two micro-batches through two slots in every order that a pipeline may choose. The token embedding, whose gradient
+// grows in forward (head) and in backward (embedding), rounds by the order of both; all others by that of the
+// backwards.
 template <class P>
 void compare_orders(double tolerance_of_gradients) {
   const Tokens first = tiny_tokens(rows, tiny_config(), "first"), second = tiny_tokens(rows, tiny_config(), "second");
@@ -297,7 +298,7 @@ void expect_logits_of_plain_loops(const ModelConfig& config) {
     const Values of_prefix = logits(tiny, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t)});
     EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 1e-6,
                          {static_cast<Index>(t), 11}))
-        << "products of fewer rows round otherwise";
+        << "matmuls of fewer rows round otherwise";
     std::vector<TokenId> changed = tokens;
     changed[t] = (tokens[t] + 1) % 11;
     const Values after = logits(tiny, changed);
@@ -334,7 +335,7 @@ TEST(Decoder, tells_when_the_gradients_of_a_block_are_final) {
   });
   constexpr int half = half_done;
   EXPECT_EQ(order, (std::vector<int>{half, 3, half, 2, half, 1, 0}));
-  EXPECT_EQ(tiny.model->num_blocks(), 4);
+  EXPECT_EQ(tiny.model->layers(0).num_positions(), 4);
   for (const int block : order)
     EXPECT_TRUE(allclose(when_told[block], of_block(block), 0)) << "block " << block;
 }

@@ -108,7 +108,8 @@ TEST(Generation, RoomForFewerPositionsChangesNothing) {
     if (config.positions == Positions::rotary && config.head_dim == 0)
       config.head_dim = 4;
     if (config.positions == Positions::rotary)
-      config.rotary = {.size = 4, .theta = 100, .scaling = RotaryScaling::dynamic, .factor = 2, .original_length = 4};
+      config.rotary =
+          RotaryConfig{.size = 4, .theta = 100, .scaling = RotaryScaling::dynamic, .factor = 2, .original_length = 4};
     std::vector<Values> rows;
     for (const Index length : {8, 3}) {
       TinyDecoder<Fp32> tiny(1, 8, 1, config);

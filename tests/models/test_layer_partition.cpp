@@ -43,7 +43,7 @@ double cheapest(Index num_layers, const std::vector<LayerCosts>& costs, std::vec
   return best;
 }
 
-TEST(LayerPartition, NoOtherWayHasACheaperDearestPart) {
+TEST(LayerPartition, no_other_split_has_a_cheaper_costliest_part) {
   for (const double embedding : {0.0, 0.4, 3.0})
     for (const double head : {0.0, 0.7, 6.5})
       for (const std::vector<double>& blocks :
@@ -62,9 +62,9 @@ TEST(LayerPartition, NoOtherWayHasACheaperDearestPart) {
         }
 }
 
-TEST(LayerPartition, AsEvenAsTheDearestPartAllows) {
-  EXPECT_EQ(balance_layers(10, 4, {}), (std::vector<Index>{3, 3, 2, 2}));
-  EXPECT_EQ(balance_layers(12, 4, {.embedding = 0, .block = 1, .head = 1.5}), (std::vector<Index>{4, 3, 3, 2}));
+TEST(LayerPartition, as_even_as_the_costliest_part_allows) {
+  EXPECT_EQ(balance_layers(10, 4, {}), (std::vector<Index>{2, 2, 3, 3}));
+  EXPECT_EQ(balance_layers(12, 4, {.embedding = 0, .block = 1, .head = 1.5}), (std::vector<Index>{3, 3, 4, 2}));
   EXPECT_EQ(balance_layers(8, {{.block = 1}, {.block = 3}}), (std::vector<Index>{6, 2}));
 }
 

@@ -73,12 +73,12 @@ TEST(ModelConfig, descriptions_of_one_model_are_equal) {
 
 TEST(ModelConfig, says_what_cannot_be) {
   ModelConfig model = model_preset("gpt2-124m");
-  EXPECT_TRUE(problems(model).empty());
+  EXPECT_TRUE(broken_rules(model).empty());
   model.num_heads = 7;
-  ASSERT_EQ(problems(model).size(), 1u);
-  EXPECT_THAT(problems(model)[0], HasSubstr("768 is not divisible by num_heads 7"));
+  ASSERT_EQ(broken_rules(model).size(), 1u);
+  EXPECT_THAT(broken_rules(model)[0].sentence(), HasSubstr("768 is not divisible by num_heads 7"));
   model.num_layers = 0;
-  EXPECT_THAT(problems(model)[0], HasSubstr("num_layers is 0"));
+  EXPECT_THAT(broken_rules(model)[0].sentence(), HasSubstr("num_layers is 0"));
 }
 
 TEST(ModelConfig, tensor_degrees_share_heads_keys_and_channels) {
@@ -104,32 +104,33 @@ TEST(ModelConfig, what_train_lacks_is_named) {
 
 TEST(ModelConfig, says_what_rotary_positions_want) {
   ModelConfig model = model_preset("llama-tiny");
-  EXPECT_TRUE(problems(model).empty());
+  EXPECT_TRUE(broken_rules(model).empty());
   model.rotary.size = 30;
-  EXPECT_TRUE(problems(model).empty()) << "a part of a head of 32 may be rotated";
+  EXPECT_TRUE(broken_rules(model).empty()) << "a part of a head of 32 may be rotated";
   for (const Index size : {Index{31}, Index{34}}) {
     model.rotary.size = size;
-    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number of channels to rotate, at most 32"));
+    EXPECT_THAT(broken_rules(model).at(0).sentence(),
+                HasSubstr("wanted an even number of channels to rotate, at most 32"));
   }
   model.rotary.size = 0;
   model.rotary.original_length = 0;
-  EXPECT_THAT(problems(model).at(0), HasSubstr("rotary.original_length is 0"));
+  EXPECT_THAT(broken_rules(model).at(0).sentence(), HasSubstr("rotary.original_length is 0"));
   model.rotary.original_length = 64;
   model.rotary.high_frequency_factor = 1;
-  EXPECT_THAT(problems(model).at(0), HasSubstr("more than low_frequency_factor 1"));
+  EXPECT_THAT(broken_rules(model).at(0).sentence(), HasSubstr("more than low_frequency_factor 1"));
   model.rotary.scaling = RotaryScaling::linear;
   model.rotary.factor = 0.5;
-  EXPECT_THAT(problems(model).at(0), HasSubstr("rotary.factor is 0.5"));
+  EXPECT_THAT(broken_rules(model).at(0).sentence(), HasSubstr("rotary.factor is 0.5"));
 }
 
 TEST(ModelConfig, heads_may_have_a_size_of_their_own) {
   ModelConfig model = model_preset("qwen3-tiny");
-  EXPECT_TRUE(problems(model).empty());
+  EXPECT_TRUE(broken_rules(model).empty());
   EXPECT_EQ(model.head_size(), 32);
   EXPECT_EQ(model.q_size(), 128);
   EXPECT_EQ(model.kv_size(), 64);
   model.hidden_size = 62;
-  EXPECT_TRUE(problems(model).empty()) << "nothing wants that the heads divide it";
+  EXPECT_TRUE(broken_rules(model).empty()) << "nothing wants that the heads divide it";
   model = model_preset("qwen2-tiny");
   EXPECT_EQ(model.window_of(0), 0);
   EXPECT_EQ(model.window_of(1), 64);

@@ -16,7 +16,8 @@ TEST(Presets, have_as_many_parameters_as_in_transformers) {
 
 TEST(Presets, can_be_built) {
   for (const std::string& name : model_preset_names())
-    EXPECT_TRUE(problems(model_preset(name)).empty()) << name << ": " << problems(model_preset(name)).front();
+    EXPECT_TRUE(broken_rules(model_preset(name)).empty())
+        << name << ": " << broken_rules(model_preset(name)).front().sentence();
 }
 
 // Each tiny model shows what is peculiar to its family.

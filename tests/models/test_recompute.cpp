@@ -94,16 +94,16 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 
 // A vocabulary so large that the rows of a micro-batch are taken in two chunks.
 constexpr Index large_length = 50;
-ModelConfig large_vocabulary() { return {logits_here.most / 64, large_length, 1, 8, 2, 20}; }
+ModelConfig large_vocabulary() { return {logits_here.max_at_once / 64, large_length, 1, 8, 2, 20}; }
 
 TEST(LogitChunks, rows_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;
-  EXPECT_EQ(logit_chunks(64, vocabulary, 1, logits_here.most), 1);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 1, logits_here.most), 2);
-  EXPECT_EQ(logit_rows(65, vocabulary, 1, logits_here.most), 33);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 2, logits_here.most), 1) << "each of two ranks has half of the columns";
-  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1, logits_here.most), 2) << "64 rows at least";
-  EXPECT_EQ(logit_rows(7, 11, 1, logits_here.most), 7);
+  EXPECT_EQ(logit_chunks(64, vocabulary, 1, logits_here.max_at_once), 1);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 1, logits_here.max_at_once), 2);
+  EXPECT_EQ(logit_rows(65, vocabulary, 1, logits_here.max_at_once), 33);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 2, logits_here.max_at_once), 1) << "each of two ranks has half of the columns";
+  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1, logits_here.max_at_once), 2) << "64 rows at least";
+  EXPECT_EQ(logit_rows(7, 11, 1, logits_here.max_at_once), 7);
 }
 
 TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
@@ -111,8 +111,8 @@ TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;
   TinyDecoder<Fp64> chunked(2, large_length, 1, shape);
-  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1, logits_here.most), 2);
-  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, logits_here.most), 1);
+  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1, logits_here.max_at_once), 2);
+  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, logits_here.max_at_once), 1);
   chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
   chunked.model->backward(chunked.exec, 0);
   const double wanted = reference::decoder_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;

@@ -33,11 +33,12 @@ check none 0 0 10 "^$ranks rank"
 check all_throw 2 1 5 "^espalier: error on rank 0 of $ranks, "
 check one_throws 3 1 5 "^espalier: error on rank $last of $ranks, "
 check one_defect 1 1 5 "vector::at"
-check one_exits 6 1 5 "^signed off: rank $last left before the end of the job"
+check one_exits 6 1 5 "^early exit: rank $last left before the end of the job"
 check all_exit 6 1 5 "rank 0 left before the end of the job"
 if ((ranks > 1)); then
   check two_throw 3 1 5 "^espalier: error on rank 1 of $ranks, "
   check one_late 6 1 9 "nothing from rank $last$"
+  check one_late_duplicate 6 1 9 "a communicator was not made in time"
 fi
 # Nobody is left to report: the launcher's words, and its mixture of the codes of the killed.
 check one_killed "$(seq -s ' ' 255)" 0 5 ""

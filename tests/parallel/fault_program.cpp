@@ -50,19 +50,22 @@ int main(int argc, char** argv) {
       throw std::out_of_range("vector::at");
     if (fault == "one_killed" && guilty)
       abort();
-    const espalier::AtEarlyExit sign_off(
+    const espalier::AtEarlyExit at_early_exit(
         // In one piece, like the error block: launchers mix what ranks write.
-        [](const std::string& report) { std::cerr << "signed off: " + report + '\n'; });
+        [](const std::string& report) { std::cerr << "early exit: " + report + '\n'; });
     if (fault == "one_exits" && guilty)
       std::exit(0);
     if (fault == "all_exit")
       std::exit(0);
     if (fault == "collectives")  // of each kind many; tests/support/message_faults.cpp strikes
       call_collectives(world);
-    if (fault == "one_late" && guilty)
+    const bool is_late = fault == "one_late" || fault == "one_late_duplicate";
+    if (is_late && guilty)
       sleep(60);
-    if (fault == "one_late")
+    if (is_late)
       world.set_deadline(0.5);
+    if (fault == "one_late_duplicate")
+      world.duplicate("copy");
     espalier::barrier(world);
     if (world.rank() == 0)
       std::cout << runtime.describe() << '\n';

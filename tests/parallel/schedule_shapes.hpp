@@ -23,7 +23,7 @@ void for_each_shape(Function function) {
   for (const ScheduleKind kind : schedule_kinds_with_lists())
     for (const int stages : {1, 2, 3, 4, 5, 6, 7, 8, 64})
       for (int microbatches = 1; microbatches <= 20; ++microbatches)
-        for (int chunks = 1; chunks <= (allows_chunks(kind) ? 4 : 1); ++chunks)
+        for (int chunks = allowed_chunks(kind).least; chunks <= std::min(4, allowed_chunks(kind).most); ++chunks)
           function(PipelineShape{.kind = kind,
                                  .stages = stages,
                                  .chunks = chunks,

@@ -26,7 +26,7 @@ class GivenUp : public DeviceLinkFactory {
     if (reason)
       throw Error(*reason);
   }
-  void abandon(const Error& error) override { reason = error; }
+  void abort(const Error& error) override { reason = error; }
 
   std::optional<Error> reason;
 };
@@ -40,28 +40,28 @@ class Failure : public ::testing::Test {
 
 TEST_F(Failure, WorkThatEndsWellLeavesLinksAlone) {
   bool done = false;
-  or_abandon_links(world(), [&] { done = true; });
+  abort_links_on_error(world(), [&] { done = true; });
   EXPECT_TRUE(done);
   EXPECT_FALSE(links->reason);
   EXPECT_NO_THROW(require_links_alive(world()));
 }
 
 TEST_F(Failure, LinksAreGivenUpForTheReasonOfWhoFails) {
-  EXPECT_THROW(or_abandon_links(world(), [] { throw Error(ExitCode::memory, {.what = "full"}); }), Error);
+  EXPECT_THROW(abort_links_on_error(world(), [] { throw Error(ExitCode::memory, {.what = "full"}); }), Error);
   ASSERT_TRUE(links->reason);
   EXPECT_EQ(links->reason->code(), ExitCode::memory);
   EXPECT_THROW(require_links_alive(world()), Error);
 }
 
 TEST_F(Failure, OtherExceptionsStayWhatTheyAre) {
-  EXPECT_THROW(or_abandon_links(world(), [] { throw std::out_of_range("vector::at"); }), std::out_of_range);
+  EXPECT_THROW(abort_links_on_error(world(), [] { throw std::out_of_range("vector::at"); }), std::out_of_range);
   ASSERT_TRUE(links->reason);
   EXPECT_EQ(links->reason->code(), ExitCode::defect);
 }
 
 TEST_F(Failure, WithoutLinksThereIsNothingToGiveUp) {
   world().state()->context->device_links = nullptr;
-  EXPECT_THROW(or_abandon_links(world(), [] { throw Error(ExitCode::data, {.what = "bad"}); }), Error);
+  EXPECT_THROW(abort_links_on_error(world(), [] { throw Error(ExitCode::data, {.what = "bad"}); }), Error);
   EXPECT_NO_THROW(require_links_alive(world()));
 }
 

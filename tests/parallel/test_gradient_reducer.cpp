@@ -129,13 +129,13 @@ TEST(GradientReducerPeers, WaitingForTheOtherStageIsToldApart) {
     reducer.mark_ready(0);
     reducer.wait();
     const ReducerStats stats = reducer.stats();
-    EXPECT_LE(stats.early_seconds, stats.exposed_seconds);
+    EXPECT_LE(stats.bubble_seconds, stats.exposed_seconds);
     if (!tied) {
-      EXPECT_EQ(stats.early_seconds, 0) << "among replicas all of it is communication";
+      EXPECT_EQ(stats.bubble_seconds, 0) << "among replicas all of it is communication";
     } else if (world().rank() > 0) {
-      EXPECT_GT(stats.early_seconds, late / 2);
+      EXPECT_GT(stats.bubble_seconds, late / 2);
     } else {
-      EXPECT_LT(stats.early_seconds, late / 2) << "who comes last waits for nobody";
+      EXPECT_LT(stats.bubble_seconds, late / 2) << "who comes last waits for nobody";
     }
     if (world().rank() > 0) {
       EXPECT_GT(stats.exposed_seconds, late / 2);

@@ -23,7 +23,7 @@ using namespace test;
 
 class LibraryCollectivesPeers : public testing::Test {
  protected:
-  LibraryCollectivesPeers() { world().set_most_direct_ranks(1); }
+  LibraryCollectivesPeers() { world().set_max_direct_ranks(1); }
   RestoreSettings restore_;
 };
 
@@ -91,10 +91,10 @@ Moved move_slices(const Communicator& communicator) {
 
 TEST_F(LibraryCollectivesPeers, SlicesComeToTheSamePlacesAsByMessages) {
   const Communicator own = world().duplicate("slices");
-  world().set_most_direct_ranks(16);
+  world().set_max_direct_ranks(16);
   const Moved direct = move_slices(own);
   EXPECT_EQ(own.state()->num_collectives, 0U);
-  world().set_most_direct_ranks(1);
+  world().set_max_direct_ranks(1);
   for (const std::size_t most : {std::size_t{1} << 30, std::size_t{64}, std::size_t{9}}) {  // in units beyond these
     world().set_max_message_bytes(most);
     const Moved library = move_slices(own);
@@ -150,7 +150,7 @@ TEST_F(LibraryCollectivesPeers, NothingIsWrittenBehindADeadline) {
   const int late = world().size() - 1;
   const auto meet_by_messages = [] {
     world().set_deadline(60);
-    world().set_most_direct_ranks(16);
+    world().set_max_direct_ranks(16);
     barrier(world());
   };
   const auto expect_untouched = [&](const std::string& what, const auto& collective) {
@@ -159,7 +159,7 @@ TEST_F(LibraryCollectivesPeers, NothingIsWrittenBehindADeadline) {
     const auto all = allocate<float>(Category::other, "all", count * own.size());
     const auto scratch = own.scratch<float>(count * own.size());
     const auto call = [&] { collective(own, tensor, all); };
-    world().set_most_direct_ranks(1);
+    world().set_max_direct_ranks(1);
     world().set_deadline(0.2);
     if (own.rank() != late) {
       EXPECT_THROW(call(), Error);
@@ -168,7 +168,7 @@ TEST_F(LibraryCollectivesPeers, NothingIsWrittenBehindADeadline) {
       Kokkos::deep_copy(memory, own.rank() == late ? 1.0F : -1.0F);
     meet_by_messages();
     if (own.rank() == late) {
-      world().set_most_direct_ranks(1);
+      world().set_max_direct_ranks(1);
       call();
     }
     for (int i = 0; i < 20; ++i) {  // the library goes on meanwhile

@@ -49,7 +49,7 @@ constexpr ParameterKind kinds[] = {
     {.name = "norm"},
     {.name = "norm of local rows", .other_rows = true},
     {.name = "experts", .cut_over_ep = true},
-    {.name = "token table", .cut_over_tp = true, .tied = true},
+    {.name = "token embedding", .cut_over_tp = true, .tied = true},
 };
 
 ParameterSpec spec_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& place) {
@@ -109,8 +109,8 @@ TEST(MeshAxes, GradientsAreSummedOverAllContributionsOnce) {
             ASSERT_EQ(ranks[static_cast<std::size_t>(place.rank)], rank);
             const GroupRanks known = layout.group_ranks(rank);
             ASSERT_TRUE(known.contains(key)) << kind.name << " of " << layout.text();
-            ASSERT_TRUE(known.contains(place.joins));
-            ASSERT_EQ(layout.reduction_ranks(rank, place.joins), ranks);
+            ASSERT_TRUE(known.contains(place.communicator_key));
+            ASSERT_EQ(layout.reduction_ranks(rank, place.communicator_key), ranks);
           }
         }
 }

@@ -75,7 +75,7 @@ TEST(NcclLink, CarriesWhatKernelsBeforeItMade) {
 TEST(NcclLink, WhatIsNotDoneInTimeIsCalledOff) {
   const auto factory = make_nccl_factory();
   ASSERT_NE(factory, nullptr);
-  // Whichever is called off first, its stream is held up; and one that is idle.
+  // Whichever is aborted first, its stream is held up; and one that is idle.
   auto link = factory->connect(world(), {world().rank()}, "self", {});
   auto other = factory->connect(world(), {world().rank()}, "other", {});
   auto idle = factory->connect(world(), {world().rank()}, "idle", {.only_sender = world().rank(), .max_blocks = 1});
@@ -97,7 +97,7 @@ TEST(NcclLink, WhatIsNotDoneInTimeIsCalledOff) {
       report = error.what();
     }
   }
-  EXPECT_NE(report.find("for a group that is held up, in vain"), std::string::npos) << report;
+  EXPECT_NE(report.find("for a group that is held up without success"), std::string::npos) << report;
   EXPECT_THROW(link->exchange(stream, to_ourselves(out, in), "the next"), Error);
   stream.let_go();
   for (auto* one : {&link, &other, &idle})
@@ -113,7 +113,7 @@ TEST(NcclLink, WhoFailsLeavesNothingBehind) {
   const Tensor<float, 1> out("espalier::other::out", 16);
   const Tensor<float, 1> in("espalier::other::in", 16);
   link->exchange(stream, to_ourselves(out, in), "a group that is held up");
-  factory->abandon(Error(ExitCode::memory, {.what = "the memory is full"}));
+  factory->abort(Error(ExitCode::memory, {.what = "the memory is full"}));
   stream.let_go();
   try {
     factory->require_alive();

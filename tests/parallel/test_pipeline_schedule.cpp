@@ -117,16 +117,6 @@ TEST(PipelineSchedule, InterleavedWhereStagesDoNotDivideTheMicrobatches) {
                    "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1! B0.0 B1.0 B2.0!"}));
 }
 
-TEST(PipelineSchedule, InterleavedWithOneChunkIsOneForwardOneBackward) {
-  for_each_shape([](PipelineShape shape) {
-    if (shape.kind != ScheduleKind::interleaved || shape.chunks > 1)
-      return;
-    const auto interleaved = make_schedules(shape);
-    shape.kind = ScheduleKind::one_f_one_b;
-    EXPECT_EQ(interleaved, make_schedules(shape)) << shape;
-  });
-}
-
 // What the sum of the gradients depends on: the order in which a chunk's are added.
 TEST(PipelineSchedule, GradientsOfAChunkAreAddedInTheOrderOfTheMicrobatches) {
   for_each_shape([](const PipelineShape& shape) {
@@ -191,7 +181,7 @@ TEST(PipelineSchedule, ActivationsInFlightAreBounded) {
 // All chunks of a stage together: those of the warm-up and one more, as in Narayanan et al. where p divides m.
 TEST(PipelineSchedule, InterleavedHoldsTheWarmUpAndOneMore) {
   for_each_shape([](const PipelineShape& shape) {
-    if (shape.kind != ScheduleKind::interleaved || shape.chunks == 1 || shape.microbatches % shape.stages != 0)
+    if (shape.kind != ScheduleKind::interleaved || shape.microbatches % shape.stages != 0)
       return;
     for (int stage = 0; stage < shape.stages; ++stage) {
       int in_flight = 0;

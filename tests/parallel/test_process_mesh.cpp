@@ -112,7 +112,7 @@ TEST(MeshLayout, ReductionRanksUpTo4096) {
             if (ours.rank == wanted - 1) {  // the last agrees with the first: enough at this price
               ASSERT_EQ(layout.reduction_ranks(ranks[0], group), ranks);
             }
-            ASSERT_EQ(layout.reduction_ranks(rank, ours.joins), ranks);
+            ASSERT_EQ(layout.reduction_ranks(rank, ours.communicator_key), ranks);
           }
       }
   }
@@ -148,8 +148,8 @@ TEST(MeshLayout, ReplicasOfANode) {
   EXPECT_GT(num_regular, 1000);
 }
 
-// Several copies of what is sharded: every rank of the sum is in one place of its copy, and holds that shard of it.
-TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
+// Hybrid sharding: every rank of the sum is in one shard group, and its replicate group holds the same shard.
+TEST(MeshLayout, ShardAndReplicateGroupsMakeUpTheSum) {
   for (const int world_size : {4, 6, 8, 24, 96})
     for (const MeshLayout& fitting : layouts_by_distance(world_size, PerAxis::degrees(1, 1, 1)))
       for (const auto& order : {fitting.order, reversed})
@@ -164,13 +164,13 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
               ASSERT_EQ(levels.second_level_ranks(rank, group), layout.second_level_ranks(rank, group));
               const GroupRank ours = layout.group_rank(rank, group);
               const auto shards = layout.first_level_ranks(rank, group);
-              const auto copies = layout.second_level_ranks(rank, group);
+              const auto replicates = layout.second_level_ranks(rank, group);
               ASSERT_EQ(static_cast<int>(shards.size()), ours.size);
-              ASSERT_EQ(static_cast<int>(copies.size()), ours.second_size);
+              ASSERT_EQ(static_cast<int>(replicates.size()), ours.second_size);
               ASSERT_EQ(shards[static_cast<std::size_t>(ours.rank)], rank);
-              ASSERT_EQ(copies[static_cast<std::size_t>(ours.second_rank)], rank);
+              ASSERT_EQ(replicates[static_cast<std::size_t>(ours.second_rank)], rank);
               std::vector<int> all;
-              for (const int other : copies) {
+              for (const int other : replicates) {
                 ASSERT_EQ(layout.group_rank(other, group).rank, ours.rank) << "the same shard";
                 const auto theirs = layout.first_level_ranks(other, group);
                 all.insert(all.end(), theirs.begin(), theirs.end());
@@ -178,7 +178,7 @@ TEST(MeshLayout, ShardsAndCopiesMakeUpTheSum) {
               std::sort(all.begin(), all.end());
               auto whole = layout.reduction_ranks(rank, group);
               std::sort(whole.begin(), whole.end());
-              ASSERT_EQ(all, whole) << layout.text() << ", copies of " << replicas << ", " << to_string(group);
+              ASSERT_EQ(all, whole) << layout.text() << ", shard groups of " << replicas << ", " << to_string(group);
               for (const int other : shards)
                 ASSERT_EQ(layout.coordinates(other)[Axis::dp] / replicas,
                           layout.coordinates(rank)[Axis::dp] / replicas);
@@ -247,8 +247,9 @@ TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {
           EXPECT_EQ(communicator.world_rank(rank), ranks[static_cast<std::size_t>(rank)]);
         const GroupRank wanted = layout.group_rank(world.rank(), group);
         EXPECT_EQ(found.at(group).rank, wanted.rank);
-        EXPECT_EQ(found.at(group).joins, wanted.joins) << "the mesh and the pure function agree on what is joined";
-        EXPECT_EQ(communicator.state() == mesh.dp().state(), wanted.joins == over_dp);
+        EXPECT_EQ(found.at(group).communicator_key, wanted.communicator_key)
+            << "the mesh and the pure function agree on what is joined";
+        EXPECT_EQ(communicator.state() == mesh.dp().state(), wanted.communicator_key == over_dp);
       }
     }
 }
@@ -291,7 +292,7 @@ TEST(ProcessMesh, ContextAndExpertRanksHaveCommunicators) {
       ASSERT_EQ(communicator.size(), static_cast<int>(ranks.size())) << to_string(group);
       for (int rank = 0; rank < communicator.size(); ++rank)
         EXPECT_EQ(communicator.world_rank(rank), ranks[static_cast<std::size_t>(rank)]) << to_string(group);
-      EXPECT_EQ(found.at(group).joins, layout.group_rank(world.rank(), group).joins);
+      EXPECT_EQ(found.at(group).communicator_key, layout.group_rank(world.rank(), group).communicator_key);
     }
   }
 }

@@ -21,6 +21,7 @@
 #include "tests/parallel/contributions.hpp"
 #include "tests/parallel/segments.hpp"
 #include "tests/support/message_delays.hpp"
+#include "tests/support/shared_mesh.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -30,20 +31,11 @@ using namespace test;
 
 constexpr Index narrow_bucket = 700 * 8;  // many buckets, several a matrix
 
-/// Meshes are made once: eight ranks on two cores take most of a second for one. Never freed, as the tests end after
-/// MPI and Kokkos.
-const ProcessMesh& mesh_of(const MeshLayout& layout) {
-  static auto& meshes = *new std::map<std::string, ProcessMesh>;
-  const std::string name = layout.text() + " " + std::to_string(layout.first_level_replicas);
-  const auto found = meshes.find(name);
-  return found != meshes.end() ? found->second : meshes.emplace(name, ProcessMesh(world(), layout)).first->second;
-}
-
 /// One rank's stage on one layout.
 template <class S>
 struct Stage {
   explicit Stage(const MeshLayout& its_layout)
-      : mesh(mesh_of(its_layout)), parameters(odd_parameters<S>(holds_tied(mesh))), layout(its_layout) {
+      : mesh(shared_mesh(its_layout)), parameters(odd_parameters<S>(holds_tied(mesh))), layout(its_layout) {
     parameters.allocate();
     parameters.initialize(ExecSpace(), 5);
   }
@@ -254,8 +246,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
       const ReductionShares shares(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
-      const auto wanted =
-          reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().most_direct_ranks);
+      const auto wanted = reduction_traffic(plan, ranks, options, bytes, bytes, {}, world().context().max_direct_ranks);
       EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(shares.of(ranks).buffer_bytes),
                   36 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
@@ -305,9 +296,9 @@ TEST(ReductionGroups, GathersAnyElementType) {
       for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
         const GroupKey& group = plan.buckets[b].group;
         const GroupRank theirs = layout.group_rank(rank, group);
-        fill_if_ours(
-            plan.has_two_levels() ? plan.second[b].slice(theirs.second_rank) : plan.buckets[b].slice(theirs.rank),
-            group);
+        fill_if_ours(theirs.is_sharded_over_both_levels() ? plan.second_level_buckets[b].slice(theirs.second_rank)
+                                                          : plan.buckets[b].slice(theirs.rank),
+                     group);
       }
     }
     reducer.begin_step();

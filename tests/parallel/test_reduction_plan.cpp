@@ -20,7 +20,7 @@ using namespace test;
 GroupRanks ranks_of(int rank, int size) {
   GroupRanks ranks;
   for (const GroupKey& key : reduction_groups)
-    ranks[key] = {.rank = rank, .size = size, .joins = over_dp};
+    ranks[key] = {.rank = rank, .size = size, .communicator_key = over_dp};
   return ranks;
 }
 
@@ -54,7 +54,7 @@ TEST(ReductionPlan, BucketsNeverMixCommunicators) {
   segments[1].group = segments[2].group = over_tied;
   EXPECT_EQ(buckets_of(segments, 1000).size(), 1u) << "groups over the same ranks are reduced together";
   auto ranks = ranks_of(0, 2);
-  ranks[over_tied].joins = over_tied;
+  ranks[over_tied].communicator_key = over_tied;
   const auto buckets = plan_reduction(segments, {}, ranks, {.bucket_bytes = 1000}, 1).buckets;
   ASSERT_EQ(buckets.size(), 3u);
   EXPECT_EQ(buckets[1].first_segment, 1);
@@ -65,9 +65,9 @@ TEST(ReductionPlan, BucketsNeverMixCommunicators) {
 
 TEST(ReductionPlan, BucketsAreAFractionWithinLimits) {
   constexpr Index mib = Index{1} << 20;
-  const auto sizes = [](std::vector<Segment> segments, const GroupKey& tied_joins) {
+  const auto sizes = [](std::vector<Segment> segments, const GroupKey& tied_communicator_key) {
     auto ranks = ranks_of(0, 2);
-    ranks[over_tied].joins = tied_joins;
+    ranks[over_tied].communicator_key = tied_communicator_key;
     std::map<GroupKey, std::vector<Index>> by_group;
     for (const Bucket& bucket : plan_reduction(segments, {}, ranks, {}, 1).buckets)
       by_group[bucket.group].push_back(bucket.size);
@@ -184,7 +184,7 @@ TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
     }
 }
 
-// Without the slices of others: of each rank what its own plan says, in one level, in two, and with copies of shards.
+// Without the slices of others: of each rank what its own plan says, in one level, in two, and with hybrid sharding.
 TEST(ReductionPlan, SharesAreThoseOfEachPlan) {
   const std::vector<Segment> segments = segments_of({70 * 33, 5, 9 * 1000});
   std::vector<Parameter> parameters;  // rows that no number of ranks divides
@@ -244,7 +244,7 @@ MeshLayout mesh_of(int replicas) { return make_layout(replicas, 1, replicas, 1);
 TEST(ReductionPlan, TrafficFrom8To4096Ranks) {
   const auto segments = segments_of({Index{124} << 20});
   for (int size = 8; size <= 4096; size *= 2) {
-    const ReducerOptions options = for_ranks({.zero_stage = 1}, size);
+    const ReducerOptions options = options_for_ranks({.zero_stage = 1}, size);
     const auto ranks = ranks_of(size / 2, size);
     const auto plan = plan_reduction(segments, {}, ranks, options, 4);
     const auto traffic = [&](int most) { return reduction_traffic(plan, ranks, options, 4, 4, {}, most).at(over_dp); };

@@ -47,7 +47,7 @@ struct Sharded {
       : parameters(layered_parameters<T>()) {
     plan = plan_reduction(parameters.segments(), parameters.parameters(), communicators.ranks(), options,
                           sizeof(State<T>));
-    parameters.allocate(plan.weights(3, buffers), plan.gradients(buffers));
+    parameters.allocate(plan.weight_sharding(3, buffers), plan.gradient_sharding(buffers));
     parameters.initialize(ExecSpace(), 5);
   }
   ReducerOptions options{
@@ -109,7 +109,7 @@ TYPED_TEST(ShardedLayersOf, GatheredWeightsAreThoseOfTheWhole) {
           gatherer.release(action.unit);
         if (action.kind != UnitAction::Kind::wait_for_weights)
           continue;
-        gatherer.use(action.unit);
+        gatherer.acquire(action.unit);
         const IndexRange range = sharded.plan.units[static_cast<std::size_t>(action.unit)];
         const auto got = to_vector(Tensor<TypeParam, 1>(weights.data(range.begin), range.size()));
         const auto wanted = to_vector(Tensor<TypeParam, 1>(whole.flat_weights().data() + range.begin, range.size()));
@@ -171,7 +171,7 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
           for (int rank = 0; rank < world().size(); ++rank)
             for (int m = 0; m < (gradients.unit_of(i) < 0 ? 1 : microbatches); ++m)
               wanted += gradients.unit_of(i) < 0 ? static_cast<S>(rank + 1) : gradient(rank, m + step, i);
-          ASSERT_EQ(held[static_cast<std::size_t>(gradients.place(i))], wanted)
+          ASSERT_EQ(held[static_cast<std::size_t>(gradients.offset_of(i))], wanted)
               << "element " << i << ", step " << step << ", " << buffers << " buffers";
         }
       EXPECT_GT(num_sums, 0);
@@ -197,7 +197,7 @@ TEST(ShardedLayers, EachSumOfALayerIsInTheTimelineOnce) {
     const ReducerOptions options{.zero_stage = 2, .layers_of_chunk = {2}};
     const ReductionPlan plan =
         plan_reduction(parameters.segments(), parameters.parameters(), communicators.ranks(), options, sizeof(float));
-    parameters.allocate(plan.weights(2, 2), plan.gradients(2));
+    parameters.allocate(plan.weight_sharding(2, 2), plan.gradient_sharding(2));
     GradientReducer<float> reducer(ExecSpace(), communicators, parameters.gradients(), parameters.segments(),
                                    parameters.parameters(), options);
     world().timeline().switch_on();
@@ -223,13 +223,13 @@ TEST(ShardedLayers, AnotherUnitThanGatheredIsAMistake) {
   WeightGatherer<float> gatherer(ExecSpace(), ReductionCommunicators::all(world()), sharded.parameters.weights(),
                                  sharded.plan);
   gatherer.gather(0);
-  EXPECT_ANY_THROW(gatherer.use(2));
-  gatherer.use(0);
+  EXPECT_ANY_THROW(gatherer.acquire(2));
+  gatherer.acquire(0);
   EXPECT_ANY_THROW(gatherer.gather(2));
   gatherer.release(0);
   gatherer.gather(2);
-  EXPECT_ANY_THROW(gatherer.use(0));
-  gatherer.use(2);
+  EXPECT_ANY_THROW(gatherer.acquire(0));
+  gatherer.acquire(2);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string refusal(std::string_view word, const TransportFacts& facts) {
 TEST(Transport, HostsHaveNoChoice) {
   EXPECT_EQ(choose_transport("", {}), Transport::host_memory);
   EXPECT_EQ(choose_transport("auto", {}), Transport::host_memory);
-  EXPECT_EQ(refusal("nccl", {}), "this Espalier computes in host memory: there is no choice of transport");
+  EXPECT_EQ(refusal("nccl", {}), "this build of Espalier computes in host memory, so there is no choice of transport");
 }
 
 TEST(Transport, AutoIsNcclWhereItCanBe) {

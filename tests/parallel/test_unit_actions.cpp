@@ -48,54 +48,58 @@ TEST(UnitActions, PassesAreThoseOfTheList) {
 
 TEST(UnitActions, TheNextLayerComesWhileOneIsUsed) {
   EXPECT_EQ(text_of(one_stage(1), 0, {3}, {.weights = 2, .gradients = 2}),
-            "gather 0, use 0, gather 1, release 0, use 1, gather 2, release 1, use 2, release 2, "
-            "use 2, write 2, release 2, last reduce 2, use 1, gather 0, write 1, release 1, last reduce 1, "
-            "use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, gather 1, release 0, wait_for_weights 1, gather 2, release 1, "
+            "wait_for_weights 2, release 2, wait_for_weights 2, wait_for_buffer 2, release 2, last reduce 2, "
+            "wait_for_weights 1, gather 0, wait_for_buffer 1, release 1, last reduce 1, wait_for_weights 0, "
+            "wait_for_buffer 0, release 0, last reduce 0");
 }
 
 TEST(UnitActions, WithOneBufferItComesBehindTheRelease) {
   EXPECT_EQ(text_of(one_stage(1), 0, {2}, {.weights = 1, .gradients = 1}),
-            "gather 0, use 0, release 0, gather 1, use 1, release 1, "
-            "use 1, write 1, release 1, last reduce 1, gather 0, use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, release 0, gather 1, wait_for_weights 1, release 1, wait_for_weights 1, "
+            "wait_for_buffer 1, release 1, last reduce 1, gather 0, wait_for_weights 0, wait_for_buffer 0, "
+            "release 0, last reduce 0");
 }
 
 TEST(UnitActions, KeptLayersAreGatheredOnceAndReducedForEachMicroBatch) {
   EXPECT_EQ(text_of(one_stage(2), 0, {2}, {.weights = 2, .gradients = 2}),
-            "gather 0, use 0, gather 1, release 0, use 1, release 1, "
-            "use 1, write 1, release 1, reduce 1, use 0, write 0, release 0, reduce 0, "
-            "use 0, release 0, use 1, release 1, "
-            "use 1, write 1, release 1, last reduce 1, use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, gather 1, release 0, wait_for_weights 1, release 1, wait_for_weights 1, "
+            "wait_for_buffer 1, release 1, reduce 1, wait_for_weights 0, wait_for_buffer 0, release 0, reduce 0, "
+            "wait_for_weights 0, release 0, wait_for_weights 1, release 1, wait_for_weights 1, wait_for_buffer 1, "
+            "release 1, last reduce 1, wait_for_weights 0, wait_for_buffer 0, release 0, last reduce 0");
 }
 
 TEST(UnitActions, WholeWeightsAreNotGathered) {
   const PipelineShape shape{.kind = ScheduleKind::one_f_one_b, .stages = 2, .microbatches = 2};
   EXPECT_EQ(text_of(shape, 0, {2}, {.gradients = 2}),
-            "write 1, reduce 1, write 0, reduce 0, write 1, last reduce 1, write 0, last reduce 0");
+            "wait_for_buffer 1, reduce 1, wait_for_buffer 0, reduce 0, wait_for_buffer 1, last reduce 1, "
+            "wait_for_buffer 0, last reduce 0");
   EXPECT_EQ(text_of(shape, 0, {2}, {}), "");
 }
 
 TEST(UnitActions, OneForwardOneBackwardKeepsOneLayerOverMicroBatches) {
   const PipelineShape shape{.kind = ScheduleKind::one_f_one_b, .stages = 2, .microbatches = 2};
   EXPECT_EQ(text_of(shape, 0, {1}, {.weights = 2, .gradients = 2}),  // F0 F1 B0 B1
-            "gather 0, use 0, release 0, use 0, release 0, "
-            "use 0, write 0, release 0, reduce 0, use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, release 0, wait_for_weights 0, release 0, wait_for_weights 0, "
+            "wait_for_buffer 0, release 0, reduce 0, wait_for_weights 0, wait_for_buffer 0, release 0, last reduce 0");
 }
 
 TEST(UnitActions, ZeroBubbleWritesInTheWeightPart) {
   const PipelineShape shape{.kind = ScheduleKind::zero_bubble, .stages = 2, .microbatches = 2};
   EXPECT_EQ(text_of(shape, 0, {1}, {.weights = 2, .gradients = 2}),  // F0 F1 Bi0 W0 Bi1 W1
-            "gather 0, use 0, release 0, use 0, release 0, "
-            "use 0, release 0, use 0, write 0, release 0, reduce 0, "
-            "use 0, release 0, use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, release 0, wait_for_weights 0, release 0, wait_for_weights 0, release 0, "
+            "wait_for_weights 0, wait_for_buffer 0, release 0, reduce 0, wait_for_weights 0, release 0, "
+            "wait_for_weights 0, wait_for_buffer 0, release 0, last reduce 0");
 }
 
 TEST(UnitActions, InterleavedChunksTakeEachOthersBuffers) {
   const PipelineShape shape{.kind = ScheduleKind::interleaved, .stages = 2, .chunks = 2, .microbatches = 2};
   ASSERT_EQ(work(make_schedule(shape, 1), true), "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1! B0.0 B1.0!");
   EXPECT_EQ(text_of(shape, 1, {1, 1}, {.weights = 1, .gradients = 1}),
-            "gather 0, use 0, release 0, use 0, release 0, gather 1, use 1, release 1, "
-            "use 1, write 1, release 1, reduce 1, use 1, release 1, use 1, write 1, release 1, last reduce 1, "
-            "gather 0, use 0, write 0, release 0, reduce 0, use 0, write 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, release 0, wait_for_weights 0, release 0, gather 1, wait_for_weights 1, "
+            "release 1, wait_for_weights 1, wait_for_buffer 1, release 1, reduce 1, wait_for_weights 1, release 1, "
+            "wait_for_weights 1, wait_for_buffer 1, release 1, last reduce 1, gather 0, wait_for_weights 0, "
+            "wait_for_buffer 0, release 0, reduce 0, wait_for_weights 0, wait_for_buffer 0, release 0, last reduce 0");
 }
 
 TEST(UnitActions, AreCounted) {
@@ -161,29 +165,29 @@ struct Proven {
   Actions actions;
 };
 
-// Actions 0 to 8: gather 0, use 0, gather 1, release 0, use 1, gather 2, release 1, use 2, release 2.
-// 9 to 21: use 2, write 2, release 2, reduce 2, use 1, gather 0, write 1, release 1, reduce 1, use 0, write 0, ...
+// Actions 0 to 8: those of forward, to release 2. 9 to 21: wait_for_weights 2, wait_for_buffer 2, release 2, reduce 2,
+// wait_for_weights 1, gather 0, wait_for_buffer 1, release 1, reduce 1, wait_for_weights 0, wait_for_buffer 0, ...
 constexpr UnitBuffers two_each{.weights = 2, .gradients = 2};
 
 TEST(UnitActionsProof, FindsWrongGathers) {
   const Proven list(two_each);
-  EXPECT_EQ(list.problem(moved(list.actions, 2, 4)), "use 1 (action 3) comes before its gather");
+  EXPECT_EQ(list.problem(moved(list.actions, 2, 4)), "wait_for_weights 1 (action 3) comes before its gather");
   EXPECT_EQ(list.problem(moved(list.actions, 5, 3)), "gather 2 (action 3) overwrites unit 0, which is in use");
   EXPECT_EQ(list.problem(with(list.actions, 4, {Kind::gather, 3})),
             "gather 3 (action 4) overwrites unit 1, which is not used yet");
-  EXPECT_EQ(list.problem(without(list.actions, 5)), "use 2 (action 6) finds unit 0 in its buffer");
+  EXPECT_EQ(list.problem(without(list.actions, 5)), "wait_for_weights 2 (action 6) finds unit 0 in its buffer");
   EXPECT_EQ(list.problem(with(list.actions, 22, {Kind::gather, 1})), "unit 1 is gathered, not used, at the end");
   const Proven whole({.gradients = 2});
   EXPECT_EQ(whole.problem(with(whole.actions, 0, {Kind::gather, 0})),
-            "gather 0 (action 0) is of weights that are never apart");
+            "gather 0 (action 0) has nothing to gather: weights are not sharded");
 }
 
 TEST(UnitActionsProof, FindsWrongUses) {
   const Proven list(two_each);
   EXPECT_EQ(list.problem(without(list.actions, 4)), "release 1 (action 5) is of a unit that is not in use");
-  EXPECT_EQ(list.problem(without(list.actions, 3)), "use 1 (action 3) comes before the release of unit 0");
+  EXPECT_EQ(list.problem(without(list.actions, 3)), "wait_for_weights 1 (action 3) comes before the release of unit 0");
   EXPECT_EQ(list.problem(with(list.actions, 7, {Kind::wait_for_weights, 1})),
-            "use 1 (action 7) is not the next use of the list");
+            "wait_for_weights 1 (action 7) is not the next use of the list");
   EXPECT_EQ(list.problem(first(list.actions, 18)), "unit 0 is not used at the end");
   EXPECT_EQ(list.problem(first(list.actions, 20)), "unit 0 is in use at the end");
 }
@@ -191,18 +195,18 @@ TEST(UnitActionsProof, FindsWrongUses) {
 TEST(UnitActionsProof, FindsWrongWrites) {
   const Proven list(two_each);
   EXPECT_EQ(list.problem(without(list.actions, 10)),
-            "release 2 (action 10) ends a pass whose gradients had no room: there was no write");
+            "release 2 (action 10) ends a pass whose gradients had no buffer: there was no wait_for_buffer");
   EXPECT_EQ(list.problem(with(list.actions, 8, {Kind::wait_for_buffer, 2})),
-            "write 2 (action 8) is not of a pass that writes gradients");
+            "wait_for_buffer 2 (action 8) is not of a pass that writes gradients");
   EXPECT_EQ(list.problem(without(list.actions, 12)),
-            "write 0 (action 18) overwrites the gradients of unit 2, which are not reduced");
+            "wait_for_buffer 0 (action 18) overwrites the gradients of unit 2, which are not reduced");
   const Proven one({.weights = 2, .gradients = 1});
   EXPECT_EQ(one.problem(without(one.actions, 12)),
-            "write 1 (action 14) overwrites the gradients of unit 2, which are not reduced");
-  const Proven whole({.gradients = 2});  // write 2, reduce 2, write 1, ...
+            "wait_for_buffer 1 (action 14) overwrites the gradients of unit 2, which are not reduced");
+  const Proven whole({.gradients = 2});  // wait_for_buffer 2, reduce 2, wait_for_buffer 1, ...
   EXPECT_EQ(whole.problem(without(whole.actions, 0)), "last reduce 2 (action 0) is of gradients that were not written");
   EXPECT_EQ(whole.problem(with(whole.actions, 0, {Kind::wait_for_buffer, 1})),
-            "write 1 (action 0) is not of a pass that writes gradients");
+            "wait_for_buffer 1 (action 0) is not of a pass that writes gradients");
   EXPECT_EQ(whole.problem(first(whole.actions, 4)), "unit 0 is not written at the end");
 }
 
@@ -246,8 +250,8 @@ TEST(UnitSimulator, WhatGoesOnBesideKernelsIsHidden) {
 std::string walked(int microbatches, UnitBuffers buffers) {
   const PipelineSchedule schedule = make_schedule(one_stage(microbatches), 0);
   std::vector<std::string> words;
-  UnitWalk walk(unit_list(schedule, {2}, buffers),
-                [&](const UnitAction& action) { words.push_back(espalier::text(action)); });
+  UnitActionRunner walk(unit_list(schedule, {2}, buffers),
+                        [&](const UnitAction& action) { words.push_back(espalier::text(action)); });
   for (const UnitPass& pass : unit_passes(schedule, {2})) {
     walk.enter(pass);
     words.push_back(fmt::format("COMPUTE {}", pass.unit));
@@ -256,21 +260,23 @@ std::string walked(int microbatches, UnitBuffers buffers) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-TEST(UnitWalk, DoesEachActionBeforeOrBehindItsKernels) {
+TEST(UnitActionRunner, DoesEachActionBeforeOrBehindItsKernels) {
   EXPECT_EQ(walked(1, two_each),
-            "gather 0, use 0, gather 1, COMPUTE 0, release 0, use 1, COMPUTE 1, release 1, "
-            "use 1, write 1, COMPUTE 1, release 1, last reduce 1, use 0, write 0, COMPUTE 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, gather 1, COMPUTE 0, release 0, wait_for_weights 1, COMPUTE 1, release 1, "
+            "wait_for_weights 1, wait_for_buffer 1, COMPUTE 1, release 1, last reduce 1, wait_for_weights 0, "
+            "wait_for_buffer 0, COMPUTE 0, release 0, last reduce 0");
   EXPECT_EQ(walked(1, {.weights = 1, .gradients = 1}),
-            "gather 0, use 0, COMPUTE 0, release 0, gather 1, use 1, COMPUTE 1, release 1, "
-            "use 1, write 1, COMPUTE 1, release 1, last reduce 1, gather 0, "
-            "use 0, write 0, COMPUTE 0, release 0, last reduce 0");
+            "gather 0, wait_for_weights 0, COMPUTE 0, release 0, gather 1, wait_for_weights 1, COMPUTE 1, release 1, "
+            "wait_for_weights 1, wait_for_buffer 1, COMPUTE 1, release 1, last reduce 1, gather 0, "
+            "wait_for_weights 0, wait_for_buffer 0, COMPUTE 0, release 0, last reduce 0");
   EXPECT_EQ(walked(1, {.gradients = 2}),
-            "COMPUTE 0, COMPUTE 1, write 1, COMPUTE 1, last reduce 1, write 0, COMPUTE 0, last reduce 0");
+            "COMPUTE 0, COMPUTE 1, wait_for_buffer 1, COMPUTE 1, last reduce 1, wait_for_buffer 0, COMPUTE 0, "
+            "last reduce 0");
   EXPECT_EQ(walked(1, {}), "COMPUTE 0, COMPUTE 1, COMPUTE 1, COMPUTE 0");
 }
 
-TEST(UnitWalk, RefusesAnotherPassThanTheNext) {
-  UnitWalk walk(unit_list(make_schedule(one_stage(1), 0), {2}, two_each), [](const UnitAction&) {});
+TEST(UnitActionRunner, RefusesAnotherPassThanTheNext) {
+  UnitActionRunner walk(unit_list(make_schedule(one_stage(1), 0), {2}, two_each), [](const UnitAction&) {});
   EXPECT_ANY_THROW(walk.enter({1}));
   walk.enter({0});
   walk.leave();

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "planning/layer_parameters.hpp"
 #include "training/prediction/predict_time.hpp"
 
 namespace espalier::test {
@@ -18,8 +17,6 @@ inline RunConfig config_of_layout(const ModelConfig& shape, Layout layout) {
   std::vector<std::string> keys = model_keys(shape);
   keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "run.attention=own"});
   layout.precision = Precision::bf16;
-  if (layout.pipeline > 1)
-    layout.layers = blocks_per_part(shape, layout);
   const std::vector<std::string> of_layout = settings_of(layout);
   keys.insert(keys.end(), of_layout.begin(), of_layout.end());
   return parse_run_config("", "test", keys, static_cast<int>(layout.num_devices()));

@@ -103,8 +103,8 @@ TEST(Calibration, TheFileReadsBack) {
   cluster.num_nodes = 2;
   cluster.devices_per_node = 4;
   cluster.device.moves_messages = true;
-  cluster.node = {.bandwidth = 5e9, .latency = 3e-6, .alone = 0};
-  cluster.network = {.bandwidth = 1e9, .latency = 2e-5, .alone = 2e9};
+  cluster.node = {.bandwidth = 5e9, .latency = 3e-6};
+  cluster.network = {.bandwidth = 1e9, .latency = 2e-5};
   cluster.reserved_bytes = Index{1} << 30;
   const Cluster read = parse_cluster(to_toml(cluster), "file");
   EXPECT_EQ(read.name, "made up");
@@ -114,7 +114,7 @@ TEST(Calibration, TheFileReadsBack) {
   EXPECT_EQ(read.reserved_bytes, cluster.reserved_bytes);
   EXPECT_DOUBLE_EQ(read.device.rate(Precision::fp32).half_depth, 25);
   EXPECT_NEAR(read.device.rate(Precision::fp32).peak_flops, 2e11, 1e7);
-  EXPECT_NEAR(read.network.alone, 2e9, 1e6);
+  EXPECT_NEAR(read.network.bandwidth, 1e9, 1e6);
   EXPECT_NEAR(read.node.latency, 3e-6, 1e-9);
 }
 

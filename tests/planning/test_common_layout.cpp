@@ -94,11 +94,11 @@ TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
   const std::string memo =
       common_memo(problems, space, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
   for (const char* const part :
-       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "On a100-80: The layout gives up ",
-        "On h100: The layout gives up ", "**Goal on a100-80.** a step of at most 3 s: missed by",
-        "**Goal on h100.** a step of at most 3 s: met with", "## How it fits in memory", "# On a100-80\n",
-        "# On h100\n", "## Question", "## Answer", "## What limits it", "## How sure we are",
-        "## What could be changed"})
+       {"# How to train gpt-22b on 32 devices of each of a100-80, h100",
+        "On a100-80: The best layout for this machine alone is ", "On h100: The best layout for this machine alone is ",
+        "**Goal on a100-80.** A step of at most 3 s: missed by", "**Goal on h100.** A step of at most 3 s: met with",
+        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## Question", "## Answer", "## What limits it",
+        "## How sure we are", "## What could be changed"})
     EXPECT_THAT(memo, HasSubstr(part));
   EXPECT_THAT(memo, HasSubstr(fmt::format(" | {} | {} s |\n", time_text(common.prices[1].step_seconds),
                                           interval_text(common.prices[1].step_interval))));

@@ -71,7 +71,7 @@ TEST(JointJob, what_is_impossible_says_why) {
   const JointSearch search = search_joint_job(problems, batch_of(64), fast);
   EXPECT_FALSE(search.job);
   EXPECT_THAT(search.why_none, HasSubstr("pipeline 17 x virtual_stages 1 = 17 parts are more than num_layers 12"));
-  EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("one job across both: impossible: "));
+  EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("one job across both clusters is impossible: "));
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "models/part_layers.hpp"
 #include "models/presets.hpp"
 #include "planning/collective_time.hpp"
-#include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_option.hpp"
 #include "planning/layout_space.hpp"
@@ -99,10 +99,9 @@ TEST(LayoutOption, refuses_more_ranks_than_a_machine_has) {
 TEST(LayoutOption, other_words_for_a_key_are_understood) {
   const Layout layout =
       parse_layout("tp=2,cp=3,dp=4,pp=5,micro_batch_size=6,zero_stage=1,order=tp,pp,dp,recompute=full", {});
-  EXPECT_EQ(
-      layout.text(),
-      "tensor 2 x context 3 x data 4 x pipeline 5 (1f1b), micro-batch 6, recompute full, ZeRO-1, bf16, stages side "
-      "by side");
+  EXPECT_EQ(layout.text(),
+            "tensor 2 x context 3 x data 4 x pipeline 5 (1f1b), micro-batch 6, recompute full, ZeRO-1, bf16, stages on "
+            "neighbouring ranks");
   EXPECT_TRUE(parse_layout("order=tp, dp, pp", {}).data_inside_pipeline());
   EXPECT_EQ(layout_keys_in("tp=2,order=tp,dp,pp"), (std::vector<std::string>{"tensor", "order"}));
   EXPECT_THROW(parse_layout("tp=2,tensor=2", {}), Error);
@@ -145,11 +144,11 @@ TEST(LayoutOption, context_ranks_belong_to_the_replicas) {
 }
 
 TEST(LayoutOption, says_what_train_lacks_to_run_it) {
-  EXPECT_EQ(why_not_runnable(12, parse_layout("data=2,tensor=2,pipeline=2,zero=3", {})), "");
+  EXPECT_EQ(why_not_runnable(parse_layout("data=2,tensor=2,pipeline=2,zero=3", {})), "");
   for (const auto& [layout, reason] : {std::pair("context=2", "context"),
                                        {"pipeline=2,schedule=zero_bubble_v", "zero_bubble_v"},
                                        {"data=2,precision=fp8", "fp8"}})
-    EXPECT_THAT(why_not_runnable(12, parse_layout(layout, {})), HasSubstr(reason)) << layout;
+    EXPECT_THAT(why_not_runnable(parse_layout(layout, {})), HasSubstr(reason)) << layout;
   PlanProblem problem;
   problem.model = model_preset("gpt2-124m");
   EXPECT_EQ(why_not_runnable(problem, parse_layout("data=2", {})), "");
@@ -159,31 +158,25 @@ TEST(LayoutOption, says_what_train_lacks_to_run_it) {
   const std::string of_model = why_not_runnable(problem, parse_layout("data=2", {}));
   EXPECT_THAT(of_model, HasSubstr("ALiBi"));
   const std::string of_both = why_not_runnable(problem, parse_layout("context=2", {}));
-  EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(problem.model.num_layers, parse_layout("context=2", {})));
+  EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(parse_layout("context=2", {})));
 }
 
-// As many parts as layers and two more: priced with nothing but the embedding on the first and the head on the last.
-TEST(LayoutOption, train_wants_a_layer_on_every_part) {
+// A layout that brings its layers may have the embedding and the head on parts of their own; none of a search has.
+TEST(LayoutOption, every_part_has_a_layer) {
   PlanProblem problem;
   problem.model = model_preset("gpt2-124m");
   problem.cluster = cluster_preset("a100-80:2");
-  const Layout bare_ends = parse_layout("pipeline=7,virtual_stages=2", {.global_batch = 14});
-  ASSERT_EQ(why_impossible(problem, bare_ends), "");
-  EXPECT_EQ(why_not_runnable(problem, bare_ends),
-            "train wants a layer on every part: pipeline 7 x virtual_stages 2 = 14 parts are more than num_layers 12 "
-            "(nearest: pipeline 6)");
-  EXPECT_EQ(why_not_runnable(problem, parse_layout("pipeline=6,virtual_stages=2", {.global_batch = 12})), "");
+  Layout bare_ends = parse_layout("pipeline=7,virtual_stages=2", {.global_batch = 14});
+  EXPECT_EQ(why_impossible(problem, bare_ends),
+            "pipeline 7 x virtual_stages 2 = 14 parts are more than num_layers 12 (nearest: pipeline 6)");
+  bare_ends.layers.assign(14, 1);
+  bare_ends.layers.front() = bare_ends.layers.back() = 0;
+  EXPECT_EQ(why_impossible(problem, bare_ends), "");
+  EXPECT_GT(price_layout(problem, bare_ends).step_seconds, 0);
   LayoutSpace space{.num_devices = 14, .global_batch = 14};
   space.pipeline = 7;
-  const auto most_parts = [&] {
-    int most = 0;
-    for (const Layout& layout : enumerate_layouts(problem, space))
-      most = std::max(most, layout.pipeline * layout.virtual_stages);
-    return most;
-  };
-  EXPECT_EQ(most_parts(), 14);
-  space.only_runnable = true;
-  EXPECT_EQ(most_parts(), 7);
+  for (const Layout& layout : enumerate_layouts(problem, space))
+    EXPECT_LE(layout.num_parts(), 12);
 }
 
 TEST(LayoutOption, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {
@@ -251,8 +244,6 @@ TEST(LayoutOption, every_runnable_layout_comes_back_from_its_config) {
   std::vector<Layout> layouts = enumerate_layouts(problem, space);
   std::erase_if(layouts, [&](const Layout& layout) { return !why_impossible(problem, layout).empty(); });
   EXPECT_GT(layouts.size(), 500u);
-  for (Layout& layout : layouts)
-    layout.layers = blocks_per_part(problem.model, layout);
   // And what a config alone can ask for.
   layouts.push_back({.tensor = 2,
                      .data = 2,
@@ -269,7 +260,9 @@ TEST(LayoutOption, every_runnable_layout_comes_back_from_its_config) {
     for (const auto& more : {model_keys(problem.model), {"data.train=[\"x\"]", "run.steps=1"}})
       settings.insert(settings.end(), more.begin(), more.end());
     const RunConfig config = parse_run_config("", "plan", settings, 8);
-    EXPECT_EQ(make_run_layout(config, 8), layout) << layout.text();
+    Layout planned = layout;
+    planned.layers = part_layers(problem.model, problem.sequence_length, layout);
+    EXPECT_EQ(make_run_layout(config, 8), planned) << layout.text();
     EXPECT_EQ(parse_run_config(to_toml(config), "config.toml", {}, 8).layout, config.layout) << layout.text();
   }
 }

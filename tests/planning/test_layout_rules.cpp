@@ -76,8 +76,6 @@ void expect_agreement_on(const ModelConfig& model, int ranks, Index sequence_len
               layout.micro_batch = micro_batch;
               layout.global_batch = batch;
               layout.sequence_parallel = sequence_parallel;
-              if (layout.pipeline * chunks == model.num_layers + 2)
-                continue;  // the planner prices embedding and head alone; why_not_runnable() says that train does not
               ++seen;
               expect_agreement(config, problem, layout, refused);
               if (testing::Test::HasFailure())
@@ -106,11 +104,23 @@ TEST(LayoutRules, lists_have_an_entry_for_each_part_or_stage) {
   layout.layers = {3, 3, 3, 4};
   EXPECT_EQ(why_impossible(problem, layout), "layers_per_stage adds up to 13, not to num_layers 12");
   layout.layers = {6, 6};
-  EXPECT_EQ(why_impossible(problem, layout), "layers_per_stage has 2 numbers, wanted 4: pipeline 2 x virtual_stages 2");
+  EXPECT_EQ(why_impossible(problem, layout),
+            "layers_per_stage has 2 numbers, wanted 4, one for each virtual stage: pipeline 2 x virtual_stages 2");
   layout.layers.clear();
   layout.recompute_per_stage = {Recompute::none, Recompute::full, Recompute::full};
   EXPECT_EQ(why_impossible(problem, layout),
             "recompute_per_stage has 3 entries, wanted one for each stage of pipeline 2");
+}
+
+TEST(LayoutRules, the_nearest_sizes_are_named_if_there_are_any) {
+  PlanProblem problem = problem_of("gpt2-124m", "a100-80:1024", 1024);
+  EXPECT_EQ(why_impossible(problem, layout_of("tensor=8192", 8)),
+            "tensor 8192 cannot share num_heads 12 (nearest: tensor 12, num_heads 8192)");
+  EXPECT_EQ(why_impossible(problem, layout_of("context=8192", 8)),
+            "context 8192 does not divide sequence_length 1024 (nearest: 1024)");
+  problem.sequence_length = problem.model.max_sequence_length = 1'000'003;  // a prime
+  EXPECT_EQ(why_impossible(problem, layout_of("context=8192", 8)),
+            "context 8192 does not divide sequence_length 1000003");
 }
 
 }  // namespace

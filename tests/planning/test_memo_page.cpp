@@ -13,6 +13,7 @@
 #include "io/markup.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
+#include "planning/memo_parts.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/run_cost.hpp"
@@ -86,6 +87,30 @@ TEST(MemoPage, has_short_sentences) {
   }
 }
 
+// Another layout of the same ranks is no other split.
+TEST(MemoPage, the_next_best_split_is_another_split) {
+  Found found({"gpt-22b", "a100-80:4", 128, Precision::bf16});
+  const std::string text = found.written();
+  EXPECT_THAT(text, HasSubstr(" split is " + mesh_text(found.result.ranking[1].layout) + ". "));
+  LayoutPrice same = found.result.ranking.front();
+  same.step_seconds *= 0.99;
+  found.result.ranking.insert(found.result.ranking.begin() + 1, same);
+  EXPECT_EQ(found.written(), text);
+  found.result.ranking.resize(2);
+  EXPECT_THAT(found.written(), HasSubstr("No other split is possible."));
+}
+
+// Context ranks sum gradients as replicas do, wherever a memo counts them.
+TEST(MemoPage, gradients_are_summed_over_context_ranks_too) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  const LayoutSpace space{.num_devices = 32, .global_batch = 128, .tensor = 8, .context = 2, .data = 2};
+  const SearchResult result = search_layouts(problem, space);
+  ASSERT_FALSE(result.ranking.empty());
+  const std::string text = memo(problem, space, result, {});
+  EXPECT_THAT(text, HasSubstr("Each of the 4 ranks (2 replicas x context 2) processes its own part of the batch."));
+  EXPECT_THAT(text, HasSubstr(" and 4 ranks (2 replicas x context 2), and small terms would be lost"));
+}
+
 // What the page says is what `--json` has.
 TEST(MemoPage, has_the_figures_of_json) {
   Found found({"gpt-30b", "a100-80", 256, Precision::bf16});
@@ -107,7 +132,7 @@ TEST(MemoPage, has_the_figures_of_json) {
                                         {"cost", " EUR", "cost"},
                                         {"energy", " kWh", "energy_kwh"}})
     row(name, unit, run[key]["value"], run[key]);
-  EXPECT_THAT(text, HasSubstr(fmt::format("| step | {} | {} to {} s |", time_text(json["step_seconds"]),
+  EXPECT_THAT(text, HasSubstr(fmt::format("| time of a step | {} | {} to {} s |", time_text(json["step_seconds"]),
                                           rounded_text(json["step_interval"]["low"].get<double>()),
                                           rounded_text(json["step_interval"]["high"].get<double>()))));
   EXPECT_THAT(text, HasSubstr(fmt::format("| tokens per second | {} |",
@@ -138,7 +163,7 @@ TEST(MemoPage, is_written_where_nothing_fits) {
     EXPECT_EQ(search_layouts(machine, there).ranking.empty(), fewer != devices) << fewer;
   }
   for (const std::string& part :
-       {std::string("It does not fit."), fmt::format("on which a layout fits: {} devices", devices),
+       {std::string("The model does not fit."), fmt::format("machine that fits has {} devices", devices),
         std::string("## Why"), std::string("## What would change the answer"), std::string("## How it fits in memory"),
         std::string("Nothing has run on several GPUs yet")})
     EXPECT_THAT(text, HasSubstr(part));

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <tuple>
 
 #include "core/ops/cudnn_parts.hpp"
@@ -37,22 +36,12 @@ std::vector<MemoryByCategory> memory_of(const char* model, const Layout& layout,
   return memory_of(model_preset(model), layout, implementation, sequence_length);
 }
 
-TEST(MemoryOfStages, blocks_are_spread_evenly) {
-  EXPECT_EQ(blocks_per_part(12, 4), (std::vector<Index>{3, 3, 3, 3}));
-  EXPECT_EQ(blocks_per_part(22, 8),
-            (std::vector<Index>{2, 3, 3, 3, 3, 3, 3, 2}));  // Qi et al. 2023: one fewer at both ends
-  for (const int parts : {1, 2, 3, 5, 7, 9}) {
-    const std::vector<Index> blocks = blocks_per_part(37, parts);
-    EXPECT_EQ(std::accumulate(blocks.begin(), blocks.end(), Index{0}), 37);
-    EXPECT_EQ(blocks.size(), static_cast<std::size_t>(parts));
-  }
-}
-
 // The first stage of 1F1B holds p micro-batches, the last one; both hold the table of a tied model.
 TEST(MemoryOfStages, stages_differ_as_the_schedule_says) {
   Layout layout;
   layout.pipeline = 4;
   layout.global_batch = 16;
+  layout.layers = {12, 12, 12, 12};
   const auto memory = memory_of("gpt2-1558m", layout, {}, 1024);
   const double first = static_cast<double>(memory[0][Category::activations]);
   EXPECT_NEAR(first / static_cast<double>(memory[1][Category::activations]), 4.0 / 3, 0.01);
@@ -70,16 +59,16 @@ TEST(MemoryOfStages, a_gpu_has_more_logits_at_a_time) {
   };
   const auto attention = static_cast<double>(cudnn_workspace_bound({8, 1024, 12, 64, 12}));
   const auto products = [](MatmulLibrary library) {
-    return static_cast<double>(matmul_workspace_bytes<bfloat16>(library));
+    return static_cast<double>(matmul_workspace_bytes(ScalarType::bf16, library));
   };
   EXPECT_NEAR(workspace(false) - workspace(true),
               (4096.0 * 50304 - 328.0 * 50257) * 2 + attention + products(MatmulLibrary::cublaslt) -
-                  products(default_matmul_library<bfloat16>()),
+                  products(default_matmul_library(ScalarType::bf16)),
               1e6);  // 2 pieces instead of 25
 }
 
-// What `train` pads on a GPU: logits to lines of 128 bytes, and the token table to as many rows, of zeros.
-TEST(MemoryOfStages, a_gpu_has_rows_of_zeros_in_the_token_table) {
+// What `train` pads on a GPU: logits to lines of 128 bytes, and the token embedding to as many rows, of zeros.
+TEST(MemoryOfStages, a_gpu_has_rows_of_zeros_in_the_token_embedding) {
   const ModelConfig model = model_preset("gpt2-124m");
   const Implementation on_host = espalier_implementation(true);
   Implementation on_gpu = on_host;
@@ -101,7 +90,7 @@ TEST(MemoryOfStages, a_gpu_has_rows_of_zeros_in_the_token_table) {
     EXPECT_EQ(more(Category::weights), 2 * elements);
     EXPECT_EQ(more(Category::gradients), 4 * elements);
     EXPECT_EQ(more(Category::optimizer), 12 * elements);
-    const Index logits = logit_rows(4096, model.vocab_size, layout.tensor, logits_on_host.most) * rows;
+    const Index logits = logit_rows(4096, model.vocab_size, layout.tensor, logits_on_host.max_at_once) * rows;
     EXPECT_NEAR(static_cast<double>(more(Category::workspace)), 2 * static_cast<double>(logits), 256);
   }
   EXPECT_EQ(block_shape(model_preset("llama3-8b"), layout_of("tensor=8", 8), 1024, on_gpu.logits).logit_columns,
@@ -154,7 +143,7 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   RunConfig config = config_of_layout(shape, layout);
   config.ranks_per_node = cluster.devices_per_node;
   if (!exec_is_host)  // NCCL sums among all at once
-    config.most_summed_at_once = layout.num_devices();
+    config.max_summed_at_once = layout.num_devices();
   const auto wanted = predict_memory(config, make_run_layout(config, layout.num_devices()));
   Implementation implementation = espalier_implementation(exec_is_host);
   implementation.cudnn_attention = false;  // what it wants only cuDNN knows, where there is a GPU
@@ -232,8 +221,9 @@ TEST(MemoryOfStages, tensor_ranks_beyond_the_kv_heads_have_copies) {
 TEST(MemoryOfStages, a_gate_has_a_gradient_of_its_own) {
   ModelConfig model = model_preset("llama3-8b");
   ASSERT_TRUE(model.gated());
-  const auto workspace = [&](bool gated, const Layout& layout) {
+  const auto workspace = [&](bool gated, Layout layout) {
     model.activation = gated ? "swiglu" : "gelu";
+    layout.layers = {8, 8, 8, 8};
     return static_cast<double>(memory_of(model, layout, espalier_implementation(), 2048)[1][Category::workspace]);
   };
   const double column = 2 * 2048 * 14336.0 / 2;  // in bf16, of one micro-batch on one of two tensor ranks

@@ -99,7 +99,7 @@ TEST(ModelFile, says_what_it_takes_from_the_default_preset) {
   const PlannedModel planned = parse_planned_model("[model]\nnum_layers = 6\n", "dir/m.toml");
   ASSERT_EQ(planned.notes.size(), 1u);
   EXPECT_EQ(planned.notes.front(),
-            "m.toml: [model] names no preset, so what it does not give is that of byte-1m: vocab_size 256, "
+            "m.toml: [model] has no preset, so the missing keys are those of byte-1m: vocab_size 256, "
             "max_sequence_length 256, hidden_size 128, num_heads 4, ffn_hidden_size 512");
 }
 
@@ -121,7 +121,7 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
         {"[batch]\nsequence_length = 512\n", "512 is longer than the model's max_sequence_length 256"},
         {"[batch]\nglobal_batch_size = 0\n", "batch.global_batch_size: got 0, wanted 1 to"},
         {"[device]\nmemory = \"80 GiB\"\n", "[device]: unknown section"},
-        {"model = 4\n", "stands before any [section]"}})
+        {"model = 4\n", "is not in any [section]"}})
     EXPECT_THAT(refusal_of(text), HasSubstr(wanted));
 }
 

@@ -67,7 +67,8 @@ TEST(PublishedProgram, kernels_that_are_not_fused_move_more) {
 
 // A description is for people: the same rows, described otherwise, have the same predictions.
 TEST(PublishedProgram, descriptions_decide_nothing) {
-  for (const char* const table : {ESPALIER_PUBLISHED_ROWS, ESPALIER_OTHER_ROWS, ESPALIER_EXPERT_ROWS}) {
+  for (const char* const table :
+       {ESPALIER_PUBLISHED_ROWS, ESPALIER_OTHER_ROWS, ESPALIER_EXPERT_ROWS, ESPALIER_FP8_ROWS}) {
     const CsvTable read = parse_csv(read_file(table, ExitCode::data), table);
     for (const CsvRow& row : read.rows) {
       std::map<std::string, std::string> fields;
@@ -95,6 +96,17 @@ TEST(PublishedProgram, descriptions_decide_nothing) {
       }
     }
   }
+}
+
+TEST(PublishedProgram, interleaved_with_one_virtual_stage_is_one_forward_one_backward) {
+  const PricedCase read = price_case(std::move(
+      read_cases(
+          "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+          "schedule,vp,iter_time_s\nx,24,2048,16,51200,2048,A100-80GB,64,1,2,32,64,1,bf16,full,interleaved,1,10\n",
+          "table.csv")
+          .cases.front()));
+  ASSERT_TRUE(read.price) << read.published.why_not;
+  EXPECT_EQ(read.price->layout.schedule, ScheduleKind::one_f_one_b);
 }
 
 }  // namespace

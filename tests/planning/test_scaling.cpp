@@ -36,11 +36,11 @@ TEST(Scaling, more_than_all_is_explained) {
   space.only_runnable = true;
   const auto points = predict_scaling(problem, space, {8, 16, 32}, false);
   ASSERT_GT(points[1].efficiency, 1.01);
-  EXPECT_THAT(points[1].limited_by, StartsWith("above 100 %: less data_comm ("));
+  EXPECT_THAT(points[1].limited_by, StartsWith("above 100 %: data_comm takes "));
   EXPECT_THAT(points[1].limited_by, HasSubstr("does not fit on 8 devices"));
   const std::string text = scaling_text(problem, points);
   for (const char* const part :
-       {"9 of 10 cases", "GiB free", "                  above 100 %: less data_comm (", "efficiency", "MFU"})
+       {"9 of 10 cases", "GiB free", "                  above 100 %: data_comm takes ", "efficiency", "MFU"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 
@@ -68,7 +68,7 @@ TEST(Scaling, goals_say_from_which_size_on_they_hold) {
   const std::vector<ScalePoint> curve{point(32, 4), point(8, 10), point(16, 6)};  // in any order
   EXPECT_EQ(text(curve, 6.5), "a step of at most 6.5 s: holds from 16 devices on");
   EXPECT_EQ(text(curve, 12), "a step of at most 12 s: holds from 8 devices on");
-  EXPECT_EQ(text(curve, 3), "a step of at most 3 s: holds at none of these; the nearest is 4 s, on 32 devices");
+  EXPECT_EQ(text(curve, 3), "a step of at most 3 s: holds at none of these; the best is 4 s, on 32 devices");
   EXPECT_EQ(text({point(8, 10), point(16, 6), point(32, 11)}, 7),
             "a step of at most 7 s: holds at 16 devices, but not at every larger size");
   EXPECT_NO_THROW(
@@ -94,13 +94,12 @@ TEST(Scaling, the_bend_is_where_device_seconds_grow) {
     return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .limited_by = {}};
   };
   EXPECT_EQ(what_limits(point(300, 0, 0, 200), point(360, 0, 30, 200)),
-            "forward: 67 % of what is lost (61.0 % of the step, was 60.0 %)");
+            "forward: 67 % of the loss (61.0 % of the step, was 60.0 %)");
   EXPECT_EQ(what_limits(point(30, 60, 0, 10), point(37, 74, 0, 12)),
-            "backward: 61 % of what is lost (60.2 % of the step, was 60.0 %)");
+            "backward: 61 % of the loss (60.2 % of the step, was 60.0 %)");
   ScalePoint twice = point(30, 60, 0, 10);  // a step as long on twice the devices: half of each second is lost
   twice.num_devices = 16;
-  EXPECT_EQ(what_limits(point(30, 60, 0, 10), twice),
-            "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
+  EXPECT_EQ(what_limits(point(30, 60, 0, 10), twice), "backward: 60 % of the loss (60.0 % of the step, was 60.0 %)");
   twice.global_batch = 128;
   EXPECT_EQ(what_limits(point(30, 60, 0, 10), twice), "nothing");
 }
@@ -112,7 +111,7 @@ TEST(Scaling, points_without_a_layout_say_so) {
   EXPECT_THAT(points[0].limited_by, StartsWith("no layout fits: the smallest of "));
   const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
                                    {8, 13}, false);
-  EXPECT_THAT(odd[1].limited_by, StartsWith("no layout divides model and batch: nearest --batch "));
+  EXPECT_THAT(odd[1].limited_by, StartsWith("no layout divides model and batch; nearest: --batch "));
 }
 
 // A file of `bench machine` on one host says nothing of a network.

@@ -30,7 +30,7 @@ TEST(Scenario, a_200b_needs_a_hybrid) {
   EXPECT_EQ(why_too_large(problem, price_layout(problem, hybrid)), "");
   const std::string text = comparison_text(problem, {replicas, hybrid});
   EXPECT_THAT(text, HasSubstr("does not fit"));
-  EXPECT_THAT(text, HasSubstr("the fastest of these that fits"));
+  EXPECT_THAT(text, HasSubstr("the fastest of those that fit"));
   // What `train` runs shares weights and gradients among tensor ranks and stages.
   LayoutSpace space{.num_devices = 512, .global_batch = 1024};
   space.only_runnable = true;

@@ -41,8 +41,8 @@ TEST(TrafficPrice, every_operation_has_the_collectives_of_train) {
       const double rows = 2 * 1024.0;
       const double one = collective_seconds(problem.cluster, Collective::all_gather, tensor_axis(layout),
                                             2 * rows * static_cast<double>(problem.model.hidden_size));
-      const ModelWork work =
-          model_work<Bf16>(problem.model, make_block_shape(problem.model, 4, sequence_parallel, 2, 1024));
+      const ModelWork work = model_work(problem.model, make_block_shape(problem.model, 4, sequence_parallel, 2, 1024),
+                                        ScalarType::bf16, ScalarType::bf16);
       const auto counted = [&](const ChunkLayers& chunk, OperationKind kind) {
         return tensor_collectives(operation_work(work, chunk, kind)).passes();
       };
@@ -70,7 +70,7 @@ TEST(TrafficPrice, a_step_has_the_bytes_of_train) {
     const Layout run = make_run_layout(config, static_cast<int>(layout.num_devices()));
     const std::vector<PipelineSchedule> lists = make_schedules(run.pipeline_shape());
     for (int stage = 0; stage < layout.pipeline; ++stage) {
-      const auto bytes = predict_traffic<Bf16>(config, run, run.mesh().first_rank_of_stage(stage));
+      const auto bytes = predict_traffic(config, run, run.mesh().first_rank_of_stage(stage), types_of<Bf16>());
       const double tensor = static_cast<double>(bytes[static_cast<std::size_t>(Axis::tp)]) / bandwidth;
       const PhaseSeconds& phases = price.stages[static_cast<std::size_t>(stage)];
       EXPECT_NEAR(phases[Phase::tensor_comm], tensor, 0.01 * tensor) << "stage " << stage;
@@ -87,7 +87,9 @@ TEST(TrafficPrice, work_of_a_chunk_is_without_collectives) {
   const PlanProblem problem = without_latencies();
   const char* const choices = ",pipeline=3,schedule=zero_bubble,recompute=full";
   const auto work = [&](const std::string& tensor) {
-    return price_layout(problem, layout_of((tensor + choices).c_str(), 12)).chunks[1].front().work;
+    Layout layout = layout_of((tensor + choices).c_str(), 12);
+    layout.layers = {12, 12, 12};
+    return price_layout(problem, layout).chunks[1].front().work;
   };
   const ChunkSeconds copied = work("tensor=4,sequence_parallel=0");
   const ChunkSeconds split = work("tensor=4,sequence_parallel=1");
@@ -106,7 +108,7 @@ TEST(TrafficPrice, a_gather_is_waited_for) {
   const Layout layout = layout_of("data=8,zero=1", 64);
   const LayoutPrice price = price_layout(problem, layout);
   const RunConfig config = config_of_layout(problem.model, layout);
-  const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 8), 0);
+  const auto traffic = predict_reduction_traffic(config, make_run_layout(config, 8), 0, types_of<Bf16>());
   const ReductionTraffic& bytes = traffic.at(GroupKey{});
   const double gather = static_cast<double>(bytes.gather_bytes) / bandwidth;
   const double reduce = static_cast<double>(bytes.reduce_bytes) / bandwidth;
@@ -128,7 +130,7 @@ TEST(TrafficPrice, copies_of_shards_are_summed_between_nodes) {
     EXPECT_EQ(layout.shard_replicas, 4);
     RunConfig config = config_of_layout(problem.model, layout);
     config.ranks_per_node = 4;
-    const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 16), 0);
+    const auto traffic = predict_reduction_traffic(config, make_run_layout(config, 16), 0, types_of<Bf16>());
     const ReductionTraffic& bytes = traffic.at(GroupKey{});
     const double within = static_cast<double>(bytes.reduce_bytes + bytes.gather_bytes) / bandwidth;
     const double between = static_cast<double>(bytes.second_reduce_bytes) / problem.cluster.network.bandwidth;

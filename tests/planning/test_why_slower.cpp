@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "planning/collective_time.hpp"
 #include "planning/search.hpp"
 #include "planning/time_text.hpp"
@@ -12,6 +15,7 @@
 using namespace espalier;
 using espalier::test::layout_of;
 using espalier::test::problem_of;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -44,7 +48,7 @@ TEST(WhySlower, norms_of_all_rows_are_a_cause) {
   slower[Phase::backward] = best[Phase::backward] + more;
   slower.step_seconds = best.step_seconds + more;
   const std::string reason = why_slower(problem, slower, best);
-  EXPECT_THAT(reason, HasSubstr("more in backward, each tensor rank repeats norms and residuals of all rows"));
+  EXPECT_THAT(reason, HasSubstr("more in backward, because each tensor rank computes norms and residuals of all rows"));
 }
 
 // What holds for both layouts is not why one of them is slower.
@@ -70,8 +74,8 @@ TEST(WhySlower, a_cause_holds_for_one_of_two) {
       const std::string reason = why_slower(problem, slow, fast);
       SCOPED_TRACE(a.text() + " against " + b.text() + ": " + reason);
       const auto says = [&](const char* text) { return reason.find(text) != std::string::npos; };
-      told += says(", ") ? 1 : 0;
-      EXPECT_TRUE(!says("tensor ranks lie on several nodes") || !nodes(tensor_axis(b)));
+      told += says(", because ") ? 1 : 0;
+      EXPECT_TRUE(!says("tensor ranks are on several nodes") || !nodes(tensor_axis(b)));
       EXPECT_TRUE(!says("tensor ranks exchange") || a.tensor > b.tensor);
       EXPECT_TRUE(!says("context ranks exchange") || a.context > b.context);
       EXPECT_TRUE(!says("recompute ") || a.recompute > b.recompute || says(" in recompute"));
@@ -80,9 +84,9 @@ TEST(WhySlower, a_cause_holds_for_one_of_two) {
                   (a.pipeline - 1) * b.num_microbatches() > (b.pipeline - 1) * a.num_microbatches());
       EXPECT_TRUE(!says("summed over") || a.data * a.context > b.data * b.context);
       EXPECT_TRUE(!says("as many weights") || a.tensor * a.pipeline < b.tensor * b.pipeline);
-      EXPECT_TRUE(!says("replicas lie on several nodes") || !nodes(data_axis(b)));
+      EXPECT_TRUE(!says("replicas are on several nodes") || !nodes(data_axis(b)));
       EXPECT_TRUE(!says("are gathered") || b.zero_stage < 3 || a.num_microbatches() > b.num_microbatches());
-      EXPECT_TRUE(!says("messages between stages") || b.pipeline == 1);
+      EXPECT_TRUE(!says("stages wait for messages") || b.pipeline == 1);
     }
   EXPECT_GT(told, 50);
 }
@@ -148,6 +152,28 @@ TEST(PlainIdeas, plain_ideas_have_their_own_choices) {
     EXPECT_THAT(rejection.reason, Not(HasSubstr("its own"))) << name;
 }
 
+// A stage has a layer or more, and the stages divide the devices.
+TEST(PlainIdeas, the_deepest_pipeline_has_the_most_stages_that_are_possible) {
+  struct Case {
+    Index layers;
+    int devices;
+    int stages;
+  };
+  for (const Case& each : {Case{48, 64, 32}, {12, 16, 8}, {31, 64, 16}, {96, 8, 8}}) {
+    PlanProblem problem = problem_of("gpt2-124m", "a100-80:8", 1024);
+    problem.model.num_layers = each.layers;
+    const LayoutSpace space{.num_devices = each.devices, .global_batch = 64};
+    std::vector<std::string> names;
+    for (const auto& [name, rejection] : plain_rejections(problem, space, nullptr))
+      if (rejection.layout.pipeline > 1) {
+        names.push_back(name);
+        EXPECT_EQ(rejection.layout.pipeline, each.stages) << name << ", " << each.layers << " layers";
+      }
+    EXPECT_THAT(names,
+                ElementsAre("the deepest pipeline, without micro-batches", "the deepest pipeline, with micro-batches"));
+  }
+}
+
 // Where a search found nothing, ideas that would fit are told with what keeps them out.
 TEST(PlainIdeas, nothing_chosen_leaves_ideas_that_fit) {
   LayoutSpace space{.num_devices = 8, .global_batch = 64};
@@ -160,7 +186,7 @@ TEST(PlainIdeas, nothing_chosen_leaves_ideas_that_fit) {
     EXPECT_NE(rejection.verdict, Verdict::slower) << "than what?";
   }
   EXPECT_THAT(text, HasSubstr("data parallelism alone: does not fit: stage 0 needs"));
-  EXPECT_THAT(text, HasSubstr("data parallelism with ZeRO-3: fits, but not with the choices that are fixed"));
+  EXPECT_THAT(text, HasSubstr("data parallelism with ZeRO-3: fits, but the fixed choices exclude it"));
 }
 
 // A sequence of 32768 tokens wants ranks that share it; where that was not searched, it is told what it would bring.
@@ -175,7 +201,7 @@ TEST(PlainIdeas, long_sequences_are_told_of_context_parallelism) {
     return std::string();
   };
   EXPECT_THAT(told(), StartsWith("faster by "));
-  EXPECT_THAT(told(), HasSubstr("but not searched: --context does"));
+  EXPECT_THAT(told(), HasSubstr("but it was not searched (--context searches it"));
   space.only_runnable = true;
   EXPECT_THAT(told(), HasSubstr("but train has no context parallelism yet"));
   space.only_runnable = false;
@@ -198,9 +224,9 @@ TEST(PlainIdeas, plain_ideas_are_rejected_for_what_they_are) {
   EXPECT_THAT(chosen, Not(HasSubstr("data parallelism alone")));
   const std::string faster = reasons(small, {.num_devices = 8, .global_batch = 8}, "tensor=4,pipeline=2");
   EXPECT_THAT(faster, StartsWith("data parallelism alone: faster by "));
-  EXPECT_THAT(faster, HasSubstr("but outside of what was searched"));
+  EXPECT_THAT(faster, HasSubstr("but it was not searched"));
   const std::string fixed = reasons(small, {.num_devices = 8, .global_batch = 8, .tensor = 4}, "tensor=4,pipeline=2");
-  EXPECT_THAT(fixed, HasSubstr("but not with the choices that are fixed"));
+  EXPECT_THAT(fixed, HasSubstr("but the fixed choices exclude it"));
   EXPECT_THAT(faster, Not(HasSubstr("slower by -")));
   const std::string fewer = reasons(problem_of("gpt-22b", "h100:64"), {.num_devices = 512, .global_batch = 256},
                                     "tensor=4,data=128,pipeline=1");

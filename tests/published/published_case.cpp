@@ -355,22 +355,21 @@ PricedCase price_case(PublishedCase published) {
     return priced;
   if (read.one_block) {
     priced.layout = first_layout(read);
-    const BlockTime time = block_time(read.problem.model, read.problem.cluster, priced.layout,
-                                      read.problem.implementation, read.problem.sequence_length);
-    priced.predicted_seconds = time.forward.seconds() + time.recompute.seconds() + time.backward_input.seconds() +
-                               time.backward_weight.seconds();
+    priced.predicted_seconds = block_time(read.problem.model, read.problem.cluster, priced.layout,
+                                          read.problem.implementation, read.problem.sequence_length)
+                                   .seconds();
     return priced;
   }
-  std::optional<Layout> layout = fastest_layout(read.problem, read.space);
+  const std::vector<Layout> layouts = published_layouts(read.problem, read.space);
+  std::optional<Layout> layout = fastest_layout(read.problem, layouts);
   if (!layout) {  // published, so it fitted: what is not known of it does not matter that much
     PlanProblem roomy = read.problem;
     roomy.cluster.device.memory_bytes *= 1000;
-    layout = fastest_layout(roomy, read.space);
+    layout = fastest_layout(roomy, layouts);
   }
   if (!layout) {
-    const std::vector<Layout> all = enumerate_layouts(read.problem, read.space);
     read.why_not =
-        all.empty() ? "its degrees do not multiply to its devices" : why_impossible(read.problem, all.front());
+        layouts.empty() ? "its degrees do not multiply to its devices" : why_impossible(read.problem, layouts.front());
     return priced;
   }
   if (read.balances_stages && layout->pipeline > 1)

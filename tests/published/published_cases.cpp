@@ -67,7 +67,7 @@ void compare(const Options& options) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     throw Error(ExitCode::write, {.what = "cannot write the output",
                                   .where = "standard output",
-                                  .todo = "free some space where it goes, or send it elsewhere"});
+                                  .todo = "free some space there, or send the output to another place"});
 }
 
 int published_cases(int argc, char** argv) {

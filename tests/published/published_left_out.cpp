@@ -20,7 +20,7 @@
 namespace espalier {
 namespace {
 
-constexpr const char* other_devices = "published cases of devices that nothing was fitted to";
+constexpr const char* other_devices = "published cases on devices without fitted constants";
 
 // Of the rows, on either side, as few as let nine of ten of left-out sources lie in intervals of others.
 constexpr double outside_of_time = 0.03;

@@ -11,6 +11,7 @@
 #include "planning/accelerator.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
+#include "tests/published/published_sizes.hpp"
 
 namespace espalier {
 namespace {
@@ -57,7 +58,7 @@ class StageMemory {
         layout_(layout),
         implementation_(problem.implementation),
         program_(program),
-        replicas_(layout.data * layout.context),
+        replicas_(layout.gradient_ranks()),
         shards_(layout.zero_stage > 0 ? layout.shards() * layout.context : replicas_),
         rows_(to_double(layout.micro_batch) * to_double(problem.sequence_length) / layout.context),
         stream_(activation_bytes(layout.precision) * rows_ * to_double(model_.hidden_size) /
@@ -65,7 +66,7 @@ class StageMemory {
         whole_(published_states(layout.precision, implementation_.gradient_bytes, program.extra_state_bytes)),
         each_(sharded_states(whole_, layout.zero_stage, shards_)),
         shape_(block_shape(model_, layout, problem.sequence_length, implementation_.logits)),
-        blocks_(blocks_per_part(model_, layout)),
+        blocks_(published_blocks(model_.num_layers, layout)),
         kept_(activation_bytes_per_layer(problem, program, layout)),
         kept_without_recomputation_(activation_bytes_per_layer(problem, program, without_recomputation(layout))) {}
 

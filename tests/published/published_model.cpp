@@ -103,8 +103,8 @@ ModelConfig published_model(const CsvRow& row, const Implementation& implementat
     model.positions = Positions::learned;
   const double dropout = implementation.fused_attention ? 0 : 0.1;
   model.embedding_dropout = model.attention_dropout = model.residual_dropout = dropout;
-  if (const std::vector<std::string> broken = problems(model); !broken.empty())
-    why_not = broken.front();
+  if (const std::vector<BrokenRule> broken = broken_rules(model); !broken.empty())
+    why_not = broken.front().sentence();
   return model;
 }
 

@@ -21,6 +21,28 @@ void round_sizes_up(ModelConfig& model, Index ranks) {
   model.ffn_hidden_size = (model.ffn_hidden_size + ranks - 1) / ranks * ranks;
 }
 
+std::vector<Index> published_blocks(Index num_layers, int parts) {
+  std::vector<Index> blocks(static_cast<std::size_t>(parts), num_layers / parts);
+  const Index rest = num_layers % parts;
+  if (rest == 0)
+    return blocks;
+  if ((num_layers + 2) % parts == 0) {
+    blocks.assign(static_cast<std::size_t>(parts), (num_layers + 2) / parts);
+    --blocks.front();
+    --blocks.back();
+    return blocks;
+  }
+  for (Index i = 0; i < rest; ++i)  // the longer parts in the middle: first and last have embedding and head
+    ++blocks[static_cast<std::size_t>((parts - rest) / 2 + i)];
+  return blocks;
+}
+
+std::vector<Index> published_blocks(Index num_layers, const Layout& layout) {
+  return layout.layers.empty() ? published_blocks(num_layers, layout.num_parts()) : layout.layers;
+}
+
+bool divides_blocks(Index num_layers, int parts) { return num_layers % parts == 0 || (num_layers + 2) % parts == 0; }
+
 std::vector<Index> balanced_blocks(const ModelConfig& model, int parts) {
   const double block = to_double(matrix_parameters_per_layer(model));
   const double all = to_double(model.num_layers) * block + to_double(model.vocab_size) * to_double(model.hidden_size);

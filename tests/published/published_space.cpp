@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "io/strings.hpp"
 #include "planning/to_double.hpp"
 #include "tests/published/published_program.hpp"
+#include "tests/published/published_sizes.hpp"
 
 namespace espalier {
 namespace {
@@ -78,7 +80,6 @@ class SpaceReader {
       space_.sequence_parallel = yes_or_no(row_, "sequence_parallel").value_or(true);
     read_schedule();
     space_.tries_zero_bubble = false;
-    space_.tries_uneven_chunks = false;
     return {space_, recompute_share_, keeps_products_, why_not_};
   }
 
@@ -168,7 +169,9 @@ class SpaceReader {
       if (!space_.schedule)
         refuse(fmt::format("schedule {} is unknown", row_.text("schedule")));
     } else if (row_.has("vp"))
-      space_.schedule = row_.text("vp") == "1" ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved;
+      space_.schedule = ScheduleKind::interleaved;
+    if (space_.schedule == ScheduleKind::interleaved && row_.text("vp") == "1")
+      space_.schedule = ScheduleKind::one_f_one_b;  // programs call it interleaved with one virtual stage
   }
 
   // Under a pipeline, programs that shard gradients and weights exchange them once a step and hold them whole meanwhile
@@ -193,5 +196,17 @@ class SpaceReader {
 }  // namespace
 
 PublishedSpace published_space(const CsvRow& row, bool one_block) { return SpaceReader(row).read(one_block); }
+
+std::vector<Layout> published_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  const Index num_layers = problem.model.num_layers;
+  std::vector<Layout> layouts = enumerate_layouts(problem, space);
+  if (!space.virtual_stages)
+    std::erase_if(layouts, [&](const Layout& layout) {
+      return layout.schedule == ScheduleKind::interleaved && !divides_blocks(num_layers, layout.num_parts());
+    });
+  for (Layout& layout : layouts)
+    layout.layers = published_blocks(num_layers, layout);
+  return layouts;
+}
 
 }  // namespace espalier

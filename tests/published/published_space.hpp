@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planning/layout_space.hpp"
 #include "tests/published/csv.hpp"
@@ -20,5 +21,8 @@ struct PublishedSpace {
 /// @param one_block the row is of one block on one device, and needs neither devices nor a batch
 /// @throws Error (data) for a field that is no number.
 PublishedSpace published_space(const CsvRow& row, bool one_block);
+
+/// The layouts of the space, with blocks on parts as published programs give them.
+std::vector<Layout> published_layouts(const PlanProblem& problem, const LayoutSpace& space);
 
 }  // namespace espalier

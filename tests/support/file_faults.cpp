@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload into `espalier` that plants a fault at one operation that changes files: the process is killed
+// A library to preload into `espalier` that injects a fault at one operation that changes files: the process is killed
 // just before it, or the operation fails. Needs neither ptrace nor a full disk, and costs no time. Settings in the
 // environment:
 //
-//   ESPALIER_FAULT        kill, or what the operation fails with: ENOSPC EDQUOT EIO EACCES. Nothing is planted without
+//   ESPALIER_FAULT        kill, or what the operation fails with: ENOSPC EDQUOT EIO EACCES. Nothing is injected without
 //   it ESPALIER_FAULT_AT     which operation, from 1 ESPALIER_FAULT_FROM   counting starts with the first operation on
 //   a path that contains this text ... ESPALIER_FAULT_UNDER  ... and counts operations on paths that contain this one
 //   ESPALIER_FAULT_STRIDE of the calls of pwrite, of which a shard has many, only every N-th counts

@@ -60,13 +60,13 @@ class HostLink : public DeviceLink {
       if (done == 0 && !waiter.pause())
         throw Error(ExitCode::communication, {.what = "waited in vain for " + what, .where = name_});
     }
-    finish_sends(most_sends);
+    finish_sends(max_sends);
   }
 
  private:
   static constexpr int group_tag = 1;
   static constexpr int one_tag = 1;
-  static constexpr std::size_t most_sends = 256;
+  static constexpr std::size_t max_sends = 256;
   struct Sent {
     std::vector<unsigned char> data;
     MPI_Request request = MPI_REQUEST_NULL;

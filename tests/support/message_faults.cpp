@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/observe/position.hpp"
+#include "parallel/observe/rank_progress.hpp"
 
 namespace {
 
@@ -32,17 +32,17 @@ std::string_view setting(const char* name) {
 
 // What a rank keeps in the directory of its run says in which step it is. The file may be an earlier launch's.
 bool is_in_step(int rank, const std::string& run, long step) {
-  constexpr long header_bytes = 64;  // of io/records/position_file.cpp
+  constexpr long header_bytes = 64;  // of io/records/progress_file.cpp
   char name[32];
   std::snprintf(name, sizeof name, "/state/rank-%05d.position", rank);
   std::FILE* const file = std::fopen((run + name).c_str(), "rb");
   if (file == nullptr)
     return false;
-  espalier::Position position;
+  espalier::RankProgress progress;
   const bool is_read =
-      std::fseek(file, header_bytes, SEEK_SET) == 0 && std::fread(&position, sizeof position, 1, file) == 1;
+      std::fseek(file, header_bytes, SEEK_SET) == 0 && std::fread(&progress, sizeof progress, 1, file) == 1;
   std::fclose(file);
-  return is_read && position.pid == ::getpid() && position.step >= step;
+  return is_read && progress.pid == ::getpid() && progress.step >= step;
 }
 
 void strike_if_due(std::string_view call) {

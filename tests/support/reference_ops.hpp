@@ -105,14 +105,14 @@ inline Values linear(const Values& x, const Values& weight, const Values& bias) 
   return y;
 }
 
-/// x (N, C) from token_table (V, C) and position_table (P, C)
-inline Values embedding(const std::vector<TokenId>& tokens, const Values& token_table, const Values& position_table,
-                        Index channels, Index length) {
+/// x (N, C) from token_embedding (V, C) and position_embedding (P, C)
+inline Values embedding(const std::vector<TokenId>& tokens, const Values& token_embedding,
+                        const Values& position_embedding, Index channels, Index length) {
   Values x(tokens.size() * static_cast<std::size_t>(channels));
   for (Index n = 0; n < static_cast<Index>(tokens.size()); ++n)
     for (Index c = 0; c < channels; ++c)
-      x[at(n, c, channels)] = token_table[at(tokens[static_cast<std::size_t>(n)], c, channels)] +
-                              position_table[at(n % length, c, channels)];
+      x[at(n, c, channels)] = token_embedding[at(tokens[static_cast<std::size_t>(n)], c, channels)] +
+                              position_embedding[at(n % length, c, channels)];
   return x;
 }
 

@@ -41,8 +41,8 @@ inline std::vector<Index> anomalies(const RunConfig& config) {
 }
 
 template <class P>
-std::vector<Compute<P>> flat_weights(const Trainer<P>& trainer) {
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
+std::vector<Compute<P>> flat_weights(const TypedTrainer<P>& trainer) {
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.store().flat_weights());
   return std::vector<Compute<P>>(host.data(), host.data() + host.extent(0));
 }
 

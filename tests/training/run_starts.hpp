@@ -34,12 +34,12 @@ inline Start start_run(const RunConfig& config, TrainOptions options,
   Start start;
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
-  world().position().step_begins(-1);  // not that of the start before
-  world().position().operation_begins(-1, "", -1, -1);
+  world().rank_progress().step_begins(-1);  // not that of the start before
+  world().rank_progress().operation_begins(-1, "", -1, -1);
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
   events.validation = [&](Index step, double loss) { start.validations.emplace_back(step, loss); };
-  start.outcome = train<Fp32>(config, options, layout, mesh, events, request);
+  start.outcome = train(config, options, layout, mesh, events, request);
   barrier(world());
   return start;
 }

@@ -52,10 +52,10 @@ TEST(Carriers, EveryLayoutHasTheBitsOfOurMessages) {
       EXPECT_EQ(train(cases[i]), wanted[i])
           << carrier << ", " << cases[i].what << ": " << make_run_layout(cases[i].config, world().size()).short_text();
   };
-  const int usual = world().context().most_direct_ranks;
-  world().set_most_direct_ranks(1);
+  const int usual = world().context().max_direct_ranks;
+  world().set_max_direct_ranks(1);
   expect_same_bits_by("the collectives of the MPI library");
-  world().set_most_direct_ranks(usual);
+  world().set_max_direct_ranks(usual);
   use_host_links(world());  // to the end of the process
   expect_same_bits_by("links");
 }

@@ -96,7 +96,7 @@ TEST(CheckTokenFiles, TrainingBeginsWithIt) {
   damage(config.data.train.at(0));
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
-  EXPECT_THROW(train<Fp32>(config, {}, layout, mesh, {}, {}), Error);
+  EXPECT_THROW(train(config, {}, layout, mesh, {}, {}), Error);
 }
 
 }  // namespace

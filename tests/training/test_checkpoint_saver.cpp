@@ -28,21 +28,21 @@ struct Saving {
   TrainerOn<Fp32> on;
   std::vector<std::string> notes;
   Path checkpoints;
-  CheckpointSaver<Fp32> saver;
+  CheckpointSaver saver;
 
   Saving(RunConfig of_run, Path directory)
       : config(std::move(of_run)),
         on(config, world()),
         checkpoints(std::move(directory)),
         saver(config, checkpoints, on.mesh, on.trainer, [this](const std::string& text) { notes.push_back(text); }) {}
-  Trainer<Fp32>& trainer() { return on.trainer; }
+  TypedTrainer<Fp32>& trainer() { return on.trainer; }
 };
 
 // This rank's weights and moments.
-Values state_of(const Trainer<Fp32>& trainer) {
+Values state_of(const TypedTrainer<Fp32>& trainer) {
   Values values;
   for (const auto& array :
-       {trainer.parameters().flat_weights(), trainer.optimizer().exp_avg(), trainer.optimizer().exp_avg_sq()}) {
+       {trainer.store().flat_weights(), trainer.optimizer().exp_avg(), trainer.optimizer().exp_avg_sq()}) {
     const Values some = on_host(array);
     values.insert(values.end(), some.begin(), some.end());
   }
@@ -206,8 +206,8 @@ TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
     const MemoryByCategory before = MemoryLedger::instance().current();
     const Saving saving(config, folder / "c");
     const MemoryByCategory after = MemoryLedger::instance().current();
-    const MemoryByCategory predicted =
-        predict_memory<Fp32>(config, saving.on.layout).at(static_cast<std::size_t>(saving.on.mesh.pp().rank()));
+    const MemoryByCategory predicted = predict_memory(config, saving.on.layout, types_of<Fp32>())
+                                           .at(static_cast<std::size_t>(saving.on.mesh.pp().rank()));
     const auto share = [](const MemoryByCategory& memory) {
       return static_cast<double>(memory[Category::weights] + memory[Category::gradients] + memory[Category::optimizer] +
                                  memory[Category::communication] + memory[Category::other]);

@@ -50,7 +50,7 @@ TEST(ConfigWarnings, TellOfLibrariesThatHaveNoKernelsForTheType) {
   }
   for (const std::string compute : {"fp32", "fp64"})
     EXPECT_EQ(with("run.attention=cudnn", compute),
-              Warnings{"run.attention = \"cudnn\" computes in 16 bits alone, and compute is " + compute +
+              Warnings{"run.attention = \"cudnn\" computes only in 16 bits, and compute is " + compute +
                        ": our own kernels do its work"});
   for (const std::string compute : {"bf16", "fp16"}) {
     EXPECT_EQ(with("run.attention=cudnn", compute), Warnings{});

@@ -39,7 +39,7 @@ TEST(Conversations, PackedHaveTheLossThatTheyHaveInTransformers) {
     const SequentialLoader loader(
         std::move(files),
         {.micro_batch_size = micro_batch, .sequence_length = length, .vocab_size = 608, .separate_documents = true}, 0);
-    model.make_room(micro_batch, length, true);
+    model.allocate_activations(micro_batch, length, true);
     const std::optional<MeanLoss> loss =
         evaluate_loss(model, EvaluationData::of(loader), world(), [](Index, Index) { return false; });
     ASSERT_TRUE(loss);

@@ -120,7 +120,7 @@ TEST_F(DataOrder, DocumentsAreHeldOutForValidation) {
                                                  "data.document_end=3", "run.eval_samples=10000"});
   const Start start_by_token = start_run(by_token, {});
   EXPECT_TRUE(start_by_token.says("validates on", "of other documents"));
-  EXPECT_TRUE(start_by_token.says("warning: run.eval_samples = 10000 is more than validation has: "));
+  EXPECT_TRUE(start_by_token.says("warning: run.eval_samples = 10000, but validation has only "));
 }
 
 TEST_F(DataOrder, ASetThatIsTooShortIsNamed) {

@@ -77,9 +77,9 @@ LossAndNorm of_documents_alone(const RunConfig& config) {
       const auto from = static_cast<std::size_t>(document.begin);
       model.forward(exec, 0, {&batch.inputs[from], &batch.targets[from]}, 1.0 / static_cast<double>(valid));
       model.backward(exec, 0);
-      sums.loss += host_values(Tensor<double, 1>(model.loss().data(), 1)).front();
+      sums.loss += on_host(Tensor<double, 1>(model.loss().data(), 1)).front();
     }
-  for (const double gradient : host_values(parameters.flat_gradients()))
+  for (const double gradient : on_host(parameters.flat_gradients()))
     sums.norm += gradient * gradient;
   sums.norm = std::sqrt(sums.norm);
   return sums;
@@ -142,7 +142,7 @@ TEST(DocumentLayouts, AreVerified) {
       laid_out(separate_config(folder, 12, {"precision.compute=fp64", "model.num_layers=2"}), Overrides{});
   VerifyOptions options;
   options.steps = 1;
-  for (const VerifiedLayout& layout : verify<Fp64>(config, options, world(), [](const VerifiedLayout&) {}))
+  for (const VerifiedLayout& layout : verify(config, options, world(), [](const VerifiedLayout&) {}))
     EXPECT_LT(layout.errors.worst(), 1e-10) << layout.text;
 }
 
@@ -167,7 +167,7 @@ TEST(DocumentLayouts, AStepWithoutATokenThatCountsIsSkipped) {
   const SharedFolder folder("documents_empty");
   const RunConfig config = laid_out(separate_config(folder, 1), {});
   TrainerOn<Fp32> on(config, world());
-  const std::vector<double> before = host_values(on.trainer.parameters().flat_weights());
+  const std::vector<double> before = on_host(on.trainer.store().flat_weights());
   for (int i = 1; i <= 2; ++i) {
     const StepReport report = on.trainer.step();
     EXPECT_TRUE(report.skipped);
@@ -175,7 +175,7 @@ TEST(DocumentLayouts, AStepWithoutATokenThatCountsIsSkipped) {
     EXPECT_EQ(report.loss, 0);
     EXPECT_EQ(report.gradient_norm, 0);
   }
-  EXPECT_EQ(host_values(on.trainer.parameters().flat_weights()), before);
+  EXPECT_EQ(on_host(on.trainer.store().flat_weights()), before);
   EXPECT_EQ(on.trainer.next_loss(8), 0);
   EXPECT_THROW(on.trainer.evaluate(), Error);
 }

@@ -33,10 +33,10 @@ TEST(EmulateKeys, AreNoPartOfAUsersConfig) {
   EXPECT_EQ(error_of_file(config, {}), "");
   const std::string of_section = error_of_file(config + "[emulate]\nforward = 1\nfast_rank = 1\n", {});
   EXPECT_CONTAINS(of_section, "the config has a problem");
-  EXPECT_CONTAINS(of_section, "run.toml:5:2: [emulate] is no part of a config");
+  EXPECT_CONTAINS(of_section, "run.toml:5:2: [emulate] is not allowed in a config");
   EXPECT_CONTAINS(of_section, "--emulate");
-  EXPECT_CONTAINS(error_of_file(config + "[emulate]\n", {}), "[emulate] is no part of a config");
-  EXPECT_CONTAINS(error_of_file(config, {"emulate.forward=1"}), "command line: [emulate] is no part of a config");
+  EXPECT_CONTAINS(error_of_file(config + "[emulate]\n", {}), "[emulate] is not allowed in a config");
+  EXPECT_CONTAINS(error_of_file(config, {"emulate.forward=1"}), "command line: [emulate] is not allowed in a config");
   RunConfig::Emulate slow;
   slow.slow_rank = 0;
   EXPECT_EQ(read_run_config(folder / "run.toml", {}, 1, Libraries::present, slow).emulate, slow);
@@ -59,7 +59,7 @@ TEST(EmulateKeys, AreReadFromFilesAndSettings) {
   EXPECT_CONTAINS(error_of_given("forward=fast"), "emulate.forward: got");
   EXPECT_CONTAINS(error_of_given((folder / "absent.toml").string()), "absent.toml");
   std::ofstream(file) << "forward = 1\n";
-  EXPECT_CONTAINS(error_of_given(file), "forward: stands before any [section]; it belongs in [emulate]");
+  EXPECT_CONTAINS(error_of_given(file), "forward: is not in any [section]; it belongs in [emulate]");
 }
 
 }  // namespace

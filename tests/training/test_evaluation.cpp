@@ -59,7 +59,7 @@ class Evaluation : public ::testing::Test {
     const double wanted = on.trainer.evaluate().value();
     LoadedModel<P> model(checkpoint, 0);
     for (const Index micro_batch : {1, 3, 8}) {
-      model.make_room(micro_batch, config.sequence_length);
+      model.allocate_activations(micro_batch, config.sequence_length);
       const std::optional<MeanLoss> mean =
           evaluate_loss(model, EvaluationData::of(loader(micro_batch, config.sequence_length)), world(), go_on);
       EXPECT_NEAR(mean.value().loss, wanted, tolerance * wanted) << "micro-batches of " << micro_batch;
@@ -87,7 +87,7 @@ TEST_F(Evaluation, SeparatesDocumentsAsTheRunDid) {
   EXPECT_TRUE(stored.data.separates_documents());
   EXPECT_EQ(stored.data.document_end, document_end());
   LoadedModel<Fp64> model(checkpoint, 0);
-  model.make_room(2, 24, true);
+  model.allocate_activations(2, 24, true);
   const MeanLoss mean = evaluate_loss(model, EvaluationData::of(loader(2, 24, 0, true)), world(), go_on).value();
   const double wanted = on.trainer.evaluate().value();
   EXPECT_NEAR(mean.loss, wanted, 1e-12 * wanted);
@@ -97,7 +97,7 @@ TEST_F(Evaluation, ARequestToStopGivesNoLoss) {
   const RunConfig config = this->config({});
   TrainerOn<Fp32> on(config, world());
   LoadedModel<Fp32> model(CheckpointReader(train(on, config)), 0);
-  model.make_room(1, 24);
+  model.allocate_activations(1, 24);
   std::vector<Index> asked;
   const auto stop_at = [&](Index batch) {
     asked.clear();
@@ -119,12 +119,12 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
   LoadedModel<Fp64> model(CheckpointReader(train(on, config)), 0);
   for (const bool separate : {false, true}) {
     const SequentialLoader data = loader(1, 20, world().size(), separate);  // a sequence a rank
-    model.make_room(1, 20, separate);
+    model.allocate_activations(1, 20, separate);
     const MeanLoss wanted = evaluate_loss(model, EvaluationData::of(data), world(), go_on).value();
     EXPECT_EQ(wanted.valid_tokens < 20 * world().size(), separate) << "the sequence has an end of a document";
     const Batch batch = data.batch(0);
     for (const Index room : {20, 24}) {
-      model.make_room(1, room, separate);
+      model.allocate_activations(1, room, separate);
       double sum = 0;
       Index row = 0;
       const auto add_losses = [&](std::span<const float> rows) {
@@ -142,7 +142,7 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
       EXPECT_NEAR(all_reduce(world(), sum) / static_cast<double>(wanted.valid_tokens), wanted.loss, 1e-6);
     }
   }
-  model.make_room(1, 24);
+  model.allocate_activations(1, 24);
   const Batch batch = loader(1, 20, world().size()).batch(0);
   std::vector<float> last;
   model.visit_logits(batch.inputs, 3,
@@ -159,7 +159,7 @@ TEST_F(Evaluation, LogitsComeInPiecesWhereTheyAreMany) {
                     "batch.micro_batch_size=1", fmt::format("batch.global_batch_size={}", world().size())});
   TrainerOn<Fp32> on(config, world());
   LoadedModel<Fp32> model(CheckpointReader(train(on, config)), 0);
-  model.make_room(1, 130);
+  model.allocate_activations(1, 130);
   const std::vector<TokenId> tokens = loader(1, 130).batch(0).inputs;
   Index pieces = 0;
   std::vector<float> all;
@@ -191,7 +191,7 @@ TEST_F(Evaluation, HoldsNoGradientsAndRefusesWhatDoesNotFit) {
   const CheckpointReader checkpoint(train(on, config));
   const MemoryByCategory before = MemoryLedger::instance().current();
   LoadedModel<Fp32> model(checkpoint, 0);
-  model.make_room(1, 24);
+  model.allocate_activations(1, 24);
   const MemoryByCategory after = MemoryLedger::instance().current();
   EXPECT_EQ(after[Category::gradients], before[Category::gradients]);
   const std::size_t weights = after[Category::weights] - before[Category::weights];
@@ -207,9 +207,9 @@ TEST_F(Evaluation, HoldsNoGradientsAndRefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(code_of([&] { LoadedModel<Fp32>(checkpoint, weights - 1); }), ExitCode::memory);
   LoadedModel<Fp32> tight(checkpoint, weights);
-  EXPECT_EQ(code_of([&] { tight.make_room(1, 24); }), ExitCode::memory);
+  EXPECT_EQ(code_of([&] { tight.allocate_activations(1, 24); }), ExitCode::memory);
   LoadedModel<Fp32> fits(checkpoint, weights + after.total() - before.total() - weights);
-  EXPECT_EQ(code_of([&] { fits.make_room(1, 24); }), ExitCode::ok);
+  EXPECT_EQ(code_of([&] { fits.allocate_activations(1, 24); }), ExitCode::ok);
 }
 
 }  // namespace

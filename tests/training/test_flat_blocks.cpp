@@ -70,15 +70,15 @@ TEST(FlatBlocks, WeightsAndTheirMastersAreFilledTogether) {
   const TemporaryDirectory directory;
   const CheckpointReader checkpoint(write<float>(directory / "c", {2, 2, 1, true}));
   const VirtualRank<float> rank({3, 1, 1, false}, 1);
-  const FlatArray<float>& masters = rank.arrays().back();
-  const FlatArray<bfloat16> weights{
-      "weights", allocate<bfloat16>(Category::weights, "weights", rank.store().flat_size()), masters.held};
+  const FlatArray& master_weights = rank.arrays().back();
+  const auto weights = allocate<bfloat16>(Category::weights, "weights", rank.store().flat_size());
   rank.fill(false);
-  const Values wanted = on_host(masters.data);
+  const Values wanted = on_host(master_weights.values<float>());
   rank.fill(true);
-  read_flat_arrays(ExecSpace(), checkpoint, rank.store().parameters(), weights, masters);
-  EXPECT_EQ(on_host(masters.data), wanted);
-  EXPECT_EQ(on_host(weights.data), rounded<bfloat16>(wanted));
+  read_flat_arrays(ExecSpace(), checkpoint, rank.store().parameters(),
+                   {{"weights", weights, master_weights.held}, master_weights});
+  EXPECT_EQ(on_host(master_weights.values<float>()), wanted);
+  EXPECT_EQ(on_host(weights), rounded<bfloat16>(wanted));
 }
 
 TEST(FlatBlocks, RanksWithoutAnythingOfTheirOwnWriteNothing) {
@@ -101,10 +101,10 @@ TEST(FlatBlocks, ACutThroughQkvIsSeveralBoxes) {
 
 TEST(FlatBlocks, WhatIsCountedMustBeHeld) {
   const VirtualRank<float> rank({1, 2, 1, true}, 0);
-  const FlatArray<float>& moments = rank.arrays()[0];
-  EXPECT_THROW(blocks_to_write(rank.store().parameters(), moments.group, moments.data.data(), moments.held,
-                               {{0, rank.store().flat_size()}}),
-               std::logic_error);
+  const FlatArray& moments = rank.arrays()[0];
+  EXPECT_THROW(
+      blocks_to_write(rank.store().parameters(), moments, moments.bytes.data(), {{0, rank.store().flat_size()}}),
+      std::logic_error);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 TEST(GemmRate, EachLibraryHasOne) {
   const MatmulLibrary before = matmul_library();
-  const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 64, 1);
+  const std::vector<double> rates = measure_matmul_rates(ScalarType::fp32, ExecSpace(), 64, 1);
   EXPECT_EQ(matmul_library(), before);
   ASSERT_EQ(rates.size(), matmul_libraries().size());
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
@@ -42,7 +42,7 @@ TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
   const auto measure_alone = [] {
     double rate = 0;
     if (world().rank() == 0)
-      for (const double each : measure_matmul_rates<float>(ExecSpace(), size, 8))
+      for (const double each : measure_matmul_rates(ScalarType::fp32, ExecSpace(), size, 8))
         rate = std::max(rate, each);
     broadcast(world(), std::span<double>(&rate, 1), 0);
     return rate;
@@ -55,7 +55,7 @@ TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
   for (int attempt = 0; attempt == 0 || (attempt < 3 && together >= most * alone * world().size()); ++attempt) {
     const double before_it = measure_alone();
     const MatmulLibrary before = matmul_library();
-    together = measure_gemm_rate<float>(world(), size);
+    together = measure_gemm_rate(ScalarType::fp32, world(), size);
     EXPECT_EQ(matmul_library(), before);
     EXPECT_EQ(together, all_reduce(world(), together, ReduceOp::max)) << "the same on every rank";
     EXPECT_GT(together, 0);

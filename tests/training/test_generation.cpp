@@ -56,7 +56,7 @@ class Generation : public ::testing::Test {
 
   // Greedy: the tokens, and the logits (V) of every step.
   static std::pair<Texts, Logits> grow(LoadedModel<Fp32>& model, Texts texts) {
-    model.make_room_to_generate(std::ssize(texts), 76);
+    model.allocate_cache(std::ssize(texts), 76);
     Logits all;
     for (int step = 0; step < 6; ++step) {
       std::vector<TextSoFar> growing;
@@ -117,7 +117,7 @@ TEST_F(Generation, ATextHasItsBitsAlsoAfterOneThatItBeginsWith) {
   const std::vector<TokenId> text = prompts(61)[3];
   const auto logits_after = [&](std::size_t shorter) {
     LoadedModel<Fp32> model(checkpoint, 0);
-    model.make_room_to_generate(1, 76);
+    model.allocate_cache(1, 76);
     if (shorter > 0) {
       model.next_logits({{0, std::span(text).first(shorter)}});
       model.forget(0);
@@ -153,8 +153,8 @@ TEST_F(Generation, AsManyAsMemoryHasRoomFor) {
         weights + static_cast<std::size_t>(model.decoder().cache_bytes({.sequences = count, .length = 40, .rows = 40}));
     LoadedModel<Fp32> tight(checkpoint, need);
     EXPECT_EQ(tight.sequences_that_fit(7, 40), count);
-    EXPECT_NO_THROW(tight.make_room_to_generate(count, 40));
-    EXPECT_THROW(tight.make_room_to_generate(count + 1, 40), Error);
+    EXPECT_NO_THROW(tight.allocate_cache(count, 40));
+    EXPECT_THROW(tight.allocate_cache(count + 1, 40), Error);
     EXPECT_EQ(LoadedModel<Fp32>(checkpoint, need - 1).sequences_that_fit(7, 40), count - 1);
   }
 }

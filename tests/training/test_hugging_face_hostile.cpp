@@ -16,7 +16,7 @@
 namespace espalier::test {
 namespace {
 
-constexpr rlim_t most_memory = rlim_t{64} << 20;  // more than the process has; the directories have some 100 KB
+constexpr rlim_t max_memory = rlim_t{64} << 20;  // more than the process has; the directories have some 100 KB
 
 std::vector<double> as_doubles(ScalarType type, const char* bytes, Index size) {
   std::vector<double> values(static_cast<std::size_t>(size));
@@ -111,7 +111,7 @@ std::optional<Error> error_of(const Read& read) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Error> error;
   try {
-    const MemoryLimit limit(most_memory);
+    const MemoryLimit limit(max_memory);
     read();
   } catch (const Error& caught) {
     error = caught;

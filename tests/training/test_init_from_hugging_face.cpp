@@ -9,7 +9,7 @@
 #include "tests/training/hugging_face_models.hpp"
 #include "tests/training/run_starts.hpp"
 #include "training/checkpoint/training_state.hpp"
-#include "training/pretrained/hugging_face_start.hpp"
+#include "training/pretrained/hugging_face_init.hpp"
 
 namespace espalier::test {
 namespace {
@@ -66,8 +66,8 @@ void expect_weights_of_the_import(const ForeignModel& model, const std::vector<s
   const auto tensors = model_tensors(world(), imported.trainer.parameters());
   load_weights(CheckpointReader(model.import() / "checkpoints/step-00000000"), imported.trainer, tensors);
   Kokkos::fence();
-  EXPECT_EQ(on_host(ours.trainer.parameters().flat_weights()), on_host(imported.trainer.parameters().flat_weights()));
-  EXPECT_EQ(on_host(ours.trainer.optimizer().masters()), on_host(imported.trainer.optimizer().masters()));
+  EXPECT_EQ(on_host(ours.trainer.store().flat_weights()), on_host(imported.trainer.store().flat_weights()));
+  EXPECT_EQ(on_host(ours.trainer.optimizer().master_weights()), on_host(imported.trainer.optimizer().master_weights()));
 }
 
 class InitFromHuggingFaceModels : public testing::TestWithParam<std::string> {};

@@ -47,7 +47,8 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
   std::set<std::string> meshes;
   for (const RunConfig& config : configs_to_verify(base)) {
     meshes.insert(make_run_layout(config, world().size()).mesh().text());
-    const int steps = config.layout.zero_stage < 2 ? 20 : 5;
+    // Eight ranks, which take turns on two cores, have most layouts.
+    const int steps = world().size() == 8 ? 3 : config.layout.zero_stage < 2 ? 20 : 5;
     const Curve got = train_curve<Fp32>(config, world(), steps);
     expect_curve<Fp32>(got, first_steps(wanted, steps), 1e-5, text_of(config));
     const auto [first, is_first] = by_stages.emplace(stages_of(config), got);

@@ -16,7 +16,7 @@
 namespace espalier::test {
 namespace {
 
-// Weights, gradients, moments and activations of 8 layers outweigh the token table by far.
+// Weights, gradients, moments and activations of 8 layers outweigh the token embedding by far.
 RunConfig large_config(const SharedFolder& folder, const std::vector<std::string>& more = {}) {
   std::vector<std::string> overrides = {"model.num_layers=8", "model.hidden_size=64", "model.ffn_hidden_size=256",
                                         "batch.micro_batch_size=2"};
@@ -32,7 +32,7 @@ void expect_predicted_memory(const RunConfig& config, double slack = 0) {
   const TrainerOn<P> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
   const MemoryByCategory predicted =
-      predict_memory<P>(config, on.layout).at(static_cast<std::size_t>(on.mesh.pp().rank()));
+      predict_memory(config, on.layout, types_of<P>()).at(static_cast<std::size_t>(on.mesh.pp().rank()));
   const std::string what = on.layout.text();
   const Communicator stage = world().split(on.mesh.pp().rank(), world().rank(), "stage");
   const double measured = all_reduce(stage, static_cast<double>(after.total() - before.total()), ReduceOp::max);
@@ -44,8 +44,8 @@ void expect_predicted_memory(const RunConfig& config, double slack = 0) {
     equal.push_back(Category::gradients);
   for (const Category category : equal)
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
-  // Slices end where rows do, and the first tensor rank may have a row more of the token table: the prediction is that
-  // of the rank of the stage with the highest peak memory. (Besides, a trainer has small arrays that are not
+  // Slices end where rows do, and the first tensor rank may have a row more of the token embedding: the prediction is
+  // that of the rank of the stage with the highest peak memory. (Besides, a trainer has small arrays that are not
   // predicted.)
   const auto share = [&](const MemoryByCategory& memory) {
     return static_cast<double>(memory[Category::optimizer] + memory[Category::communication] +
@@ -90,7 +90,7 @@ TEST(MemoryLayouts, AStepNeedsNoMoreThanATrainerHas) {
       const std::size_t there = MemoryLedger::instance().current()[Category::communication];
       EXPECT_GE(there - before[Category::communication],
                 static_cast<std::size_t>(tensor_scratch_bytes(config.model.shape, on.layout, on.layout.has_head(0),
-                                                              memory_options<Fp32>(config, on.layout))));
+                                                              memory_options(config, on.layout, types_of<Fp32>()))));
       on.trainer.step();
       constexpr std::size_t small = 1024;  // of the loss and other single numbers
       EXPECT_LE(MemoryLedger::instance().current()[Category::communication], there + small);
@@ -177,7 +177,7 @@ TEST(MemorySplit, ABudgetForShardedLayersOnly) {
                            fmt::format("run.device_memory={}", budget)});
   };
   const MatmulLibrary library_before = matmul_library();
-  set_matmul_library(wanted_matmul_library<float>(base));
+  set_matmul_library(wanted_matmul_library(base, ScalarType::fp32));
   const std::size_t before = MemoryLedger::instance().current().total();
   for (const int stage : {1, 2}) {
     const RunConfig config = with_stage(stage);
@@ -219,7 +219,7 @@ TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
   const SharedFolder folder("within_budget");
   const RunConfig base = budgeted_config(folder);
   const MatmulLibrary library_before = matmul_library();
-  set_matmul_library(wanted_matmul_library<float>(base));
+  set_matmul_library(wanted_matmul_library(base, ScalarType::fp32));
   for (const std::vector<std::string>& split : std::vector<std::vector<std::string>>{
            {"parallel.pipeline=4"}, {"parallel.tensor=4"}, {"parallel.pipeline=2", "parallel.tensor=2"}}) {
     const RunConfig config = laid_out(base, split);

@@ -42,7 +42,8 @@ MemoryByCategory allocated(const RunConfig& config, const Layout& layout, int st
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout, stage), sizeof(State<Compute<P>>));
   const UnitBuffers buffers = unit_buffers(layout, stage);
-  parameters.allocate(plan.weights(layout.zero_stage, buffers.weights), plan.gradients(buffers.gradients));
+  parameters.allocate(plan.weight_sharding(layout.zero_stage, buffers.weights),
+                      plan.gradient_sharding(buffers.gradients));
   const AdamW<Compute<P>> optimizer =
       layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});
   model.plan_activations(
@@ -62,7 +63,8 @@ void expect_predicted(int ranks, std::vector<std::string> keys, const std::strin
   for (const int stage : {0, layout.pipeline / 2, layout.pipeline - 1}) {
     SCOPED_TRACE(fmt::format("{} in {}, stage {}", layout.text(), type, stage));
     const MemoryByCategory measured = allocated<P>(config, layout, stage);
-    const MemoryByCategory predicted = predict_memory<P>(config, layout).at(static_cast<std::size_t>(stage));
+    const MemoryByCategory predicted =
+        predict_memory(config, layout, types_of<P>()).at(static_cast<std::size_t>(stage));
     for (const Category category :
          {Category::weights, Category::gradients, Category::optimizer, Category::activations, Category::workspace}) {
       const auto got = static_cast<double>(predicted[category]);

@@ -48,7 +48,8 @@ class NextLossOfARun : public ::testing::Test {
   NextLossOfARun() : config_(config_in(folder_, "run")) { start_run(config_, stop_after(4)); }
   void change(const std::function<void(Tensors&, nlohmann::json&)>& change) { rewrite(folder_ / "run", change); }
   void expect_refused() {
-    expect_refusal(ExitCode::checkpoint, {"another loss", "within 1e-05 of it", "checkpoint.check_loss=false"},
+    expect_refusal(ExitCode::checkpoint,
+                   {"the loss of the next samples differs", "within 1e-05 of it", "checkpoint.check_loss=false"},
                    [&] { start_run(config_, {}); });
   }
 
@@ -99,7 +100,7 @@ TEST_F(NextLossOfARun, ItCanBeSwitchedOff) {
   config_.checkpoint.check_loss = false;
   EXPECT_FALSE(start_run(config_, stop_after(1)).says("have the loss that was stored") && world().rank() == 0);
   config_.checkpoint.check_loss = true;
-  EXPECT_TRUE(start_run(config_, {}).says("holds no loss to check the resume by"));
+  EXPECT_TRUE(start_run(config_, {}).says("has no loss to check the resume with"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// A run goes on from what an older version saved.
+// A run resumes from what an older version saved.
 #include "tests/training/rewrite_checkpoint.hpp"
 
 namespace espalier::test {

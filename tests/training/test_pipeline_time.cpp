@@ -24,8 +24,7 @@ class EmulatedLinksGuard {
 const EmulatedLinks fast_links{.within_node = {.latency = 1e-6}, .between_nodes = {}};
 
 // A step's events on this rank.
-template <class T>
-std::vector<TimelineEvent> trace_step(Trainer<T>& trainer) {
+std::vector<TimelineEvent> trace_step(Trainer& trainer) {
   trainer.step();  // the first one warms up
   barrier(world());
   world().timeline().switch_on();
@@ -207,7 +206,7 @@ bool is_data_comm(const TimelineEvent& event, int track) {
 // goes on behind backward. 1 - (the longest wait of any rank) / (what the reduction takes).
 double overlapped_share(const RunConfig& config) {
   TrainerOn<Fp32> on(config, world());
-  const Trainer<Fp32>& trainer = on.trainer;
+  const TypedTrainer<Fp32>& trainer = on.trainer;
   const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().ranks(), {}, 4, 4);
   const double bytes = static_cast<double>(traffic.at(GroupKey{}).reduce_bytes) * config.emulate.message_scale;
   const EmulatedLinksGuard guard(
@@ -316,7 +315,7 @@ TEST(PipelineOverlap, LayersAreGatheredBehindBlocks) {
   EXPECT_EQ(gathers.num_behind(), 7 + 3 * 6) << "of eight layers two are at hand where the passes turn";
 }
 
-// The last stage has its part of the token table long before the first: until then it waits for work, not for the
+// The last stage has its part of the token embedding long before the first: until then it waits for work, not for the
 // links.
 TEST(PipelineOverlap, WaitingForTheTableOfTheFirstStageIsBubble) {
   const SharedFolder folder("late_table");

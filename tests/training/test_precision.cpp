@@ -54,7 +54,7 @@ TEST(Precision, SixteenBitsTrackFp32) {
   EXPECT_NE(bf16.losses, fp16.losses);
 }
 
-// With ZeRO-1 each rank has masters of its part only, and hands round rounded weights.
+// With ZeRO-1 each rank has master weights of its part only, and hands round rounded weights.
 TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
   const SharedFolder folder("zero");
   const RunConfig config =
@@ -64,11 +64,12 @@ TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
   for (int i = 0; i < 10; ++i)
     EXPECT_NEAR(on.trainer.step().loss, wanted.losses[static_cast<std::size_t>(i)], 2e-3);
   const AdamW<bfloat16>& optimizer = on.trainer.optimizer();
-  const std::vector<double> weights = on_host(on.trainer.parameters().flat_weights());
-  const std::vector<double> masters = on_host(optimizer.masters());
+  const std::vector<double> weights = on_host(on.trainer.store().flat_weights());
+  const std::vector<double> master_weights = on_host(optimizer.master_weights());
   for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
     for (Index i = 0; i < optimizer.owned()[r].size(); ++i) {
-      const auto master = static_cast<float>(masters[static_cast<std::size_t>(optimizer.moment_starts()[r] + i)]);
+      const auto master =
+          static_cast<float>(master_weights[static_cast<std::size_t>(optimizer.moment_starts()[r] + i)]);
       ASSERT_EQ(weights[static_cast<std::size_t>(optimizer.owned()[r].begin + i)],
                 static_cast<double>(static_cast<float>(bfloat16(master))));
     }
@@ -81,14 +82,14 @@ TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
   const SharedFolder folder("overflow");
   const RunConfig config = config_of(folder, "fp16", {"precision.initial_loss_scale=536870912"});
   TrainerOn<Fp16> on(config, world());
-  std::vector<double> before = on_host(on.trainer.parameters().flat_weights());
+  std::vector<double> before = on_host(on.trainer.store().flat_weights());
   double scale = 536870912;  // 2^29
   Index skipped = 0;
   StepReport report;
   for (int i = 0; i < 30; ++i) {
     report = on.trainer.step();
     ASSERT_EQ(report.loss_scale, scale) << "step " << report.step;
-    const std::vector<double> after = on_host(on.trainer.parameters().flat_weights());
+    const std::vector<double> after = on_host(on.trainer.store().flat_weights());
     EXPECT_EQ(before == after, report.skipped) << "step " << report.step;
     EXPECT_FALSE(std::signbit(report.gradient_norm)) << "\"norm -nan\" in step " << report.step;
     skipped += report.skipped ? 1 : 0;
@@ -119,14 +120,13 @@ TEST(Precision, OverflowAtTheFloorEndsTheRun) {
   }
 }
 
-template <class P>
 std::vector<std::string> losses_of_run(const RunConfig& config, const std::vector<Index>& stops) {
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
   for (const Index stop : stops) {
     TrainOptions options;
     options.stop_after = stop;
-    train<P>(config, options, layout, mesh, {}, {});
+    train(config, options, layout, mesh, {}, {});
     barrier(world());
   }
   std::vector<std::string> texts;
@@ -137,7 +137,6 @@ std::vector<std::string> losses_of_run(const RunConfig& config, const std::vecto
 }
 
 // The second half of the run starts in the middle of backing off.
-template <class P>
 void expect_bits_after_a_stop(const std::string& type) {
   const SharedFolder folder("resume_" + type);
   const auto config = [&](const std::string& name) {
@@ -146,14 +145,14 @@ void expect_bits_after_a_stop(const std::string& type) {
         {"run.directory=\"" + (folder / name).string() + "\"", "run.steps=8", "precision.initial_loss_scale=536870912",
          "precision.loss_scale_growth_interval=3", fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
   };
-  const std::vector<std::string> wanted = losses_of_run<P>(config("whole"), {0});
+  const std::vector<std::string> wanted = losses_of_run(config("whole"), {0});
   EXPECT_EQ(wanted.size(), 8U);
-  EXPECT_EQ(losses_of_run<P>(config("stopped"), {4, 0}), wanted);
+  EXPECT_EQ(losses_of_run(config("stopped"), {4, 0}), wanted);
 }
 
 TEST(Precision, ResumeGivesTheBitsOfAnUninterruptedRun) {
-  expect_bits_after_a_stop<Bf16>("bf16");
-  expect_bits_after_a_stop<Fp16>("fp16");
+  expect_bits_after_a_stop("bf16");
+  expect_bits_after_a_stop("fp16");
 }
 
 template <class P>
@@ -165,7 +164,7 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
                 {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64",
                  "run.matmul=" + matmul, "precision.residual=" + types, "precision.gradient_reduction=" + types,
                  fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
-  set_matmul_library(wanted_matmul_library<Compute<P>>(config));
+  set_matmul_library(wanted_matmul_library(config, scalar_type_of<Compute<P>>()));
   release_matmul_workspace();  // of tests before this one
   release_attention_workspace();
   MemoryLedger& ledger = MemoryLedger::instance();
@@ -178,7 +177,7 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
   TrainerOn<P> on(config, world());
   on.trainer.step();
   const MemoryByCategory after = own();
-  const MemoryByCategory predicted = predict_memory<P>(config, on.layout).front();
+  const MemoryByCategory predicted = predict_memory(config, on.layout, types_of<P>()).front();
   EXPECT_NEAR(static_cast<double>(after.total() - before.total()) / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category);
@@ -195,13 +194,12 @@ TEST(Precision, MemoryIsWhatWasPredicted) {
   set_matmul_library(chosen);
 }
 
-template <class P>
 void expect_all_layouts_train_one_model(const std::string& type, std::vector<std::string> more) {
   const SharedFolder folder("layouts_" + type);
   more.insert(more.end(), {"model.num_layers=4", "model.num_heads=8"});
   const RunConfig config = config_of(folder, type, more);
   int compared = 0;
-  for (const VerifiedLayout& layout : verify<P>(config, {}, world(), [](const VerifiedLayout&) {})) {
+  for (const VerifiedLayout& layout : verify(config, {}, world(), [](const VerifiedLayout&) {})) {
     if (!layout.skipped.empty())
       continue;
     ++compared;
@@ -211,9 +209,8 @@ void expect_all_layouts_train_one_model(const std::string& type, std::vector<std
 }
 
 TEST(Precision, EveryLayoutTrainsTheModelOfOneRank) {
-  expect_all_layouts_train_one_model<Bf16>("bf16", {});
-  expect_all_layouts_train_one_model<Fp16WithFp32Residual>(
-      "fp16", {"precision.residual=state", "precision.gradient_reduction=compute"});
+  expect_all_layouts_train_one_model("bf16", {});
+  expect_all_layouts_train_one_model("fp16", {"precision.residual=state", "precision.gradient_reduction=compute"});
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(PredictTime, AReductionIsHiddenAsFarAsBackwardReaches) {
   const std::vector<std::string> slow{"parallel.data=2", "emulate.bandwidth=1e6"};
   const RunConfig config = config_for(2, slow);
   const double bytes = static_cast<double>(
-      predict_traffic<Fp32>(config, make_run_layout(config, 2), 0)[static_cast<std::size_t>(Axis::dp)]);
+      predict_traffic(config, make_run_layout(config, 2), 0, types_of<Fp32>())[static_cast<std::size_t>(Axis::dp)]);
   ASSERT_GT(bytes / 1e6, 0.02);  // longer than the last backward
   EXPECT_NEAR(emulated(2, slow).stages[0][Phase::data_comm], bytes / 1e6 - 0.02, tiny);
   EXPECT_EQ(emulated(2, {"parallel.data=2", "emulate.bandwidth=1e9"}).stages[0][Phase::data_comm], 0);
@@ -85,7 +85,7 @@ TEST(PredictTime, AReductionOfTwoChunksIsHiddenByTheLastGroup) {
                                       "batch.global_batch_size=8", "batch.micro_batch_size=1"};
   const RunConfig config = config_for(4, keys);
   const double bytes = static_cast<double>(
-      predict_traffic<Fp32>(config, make_run_layout(config, 4), 0)[static_cast<std::size_t>(Axis::dp)]);
+      predict_traffic(config, make_run_layout(config, 4), 0, types_of<Fp32>())[static_cast<std::size_t>(Axis::dp)]);
   for (const double passes : {1.0, 3.0, 6.0}) {
     const double reduction = passes * backward;
     std::vector<std::string> slow = keys;
@@ -103,7 +103,7 @@ TEST(PredictTime, AGatherIsHiddenByNothing) {
     const std::vector<std::string> keys{"parallel.data=2", "parallel.zero_stage=1",
                                         fmt::format("emulate.bandwidth={}", bandwidth)};
     const RunConfig config = config_for(2, keys);
-    const TrafficByGroup traffic = predict_reduction_traffic<Fp32>(config, make_run_layout(config, 2), 0);
+    const TrafficByGroup traffic = predict_reduction_traffic(config, make_run_layout(config, 2), 0, types_of<Fp32>());
     const ReductionTraffic& bytes = traffic.at(GroupKey{});
     const double rate = std::stod(bandwidth);
     const double reduction = static_cast<double>(bytes.reduce_bytes) / rate;
@@ -124,8 +124,8 @@ TEST(PredictTime, LayersAreGatheredAndReducedBesideTheOthers) {
   const RunConfig config = config_for(
       2, {"parallel.data=2", "parallel.zero_stage=3", "batch.global_batch_size=2", "batch.micro_batch_size=1"});
   const Layout layout = make_run_layout(config, 2);
-  const ReductionTraffic all = predict_reduction_traffic<Fp32>(config, layout, 0).at(GroupKey{});
-  const ReductionTraffic rest = predict_reduction_traffic<Fp32>(config, layout, 0, false).at(GroupKey{});
+  const ReductionTraffic all = predict_reduction_traffic(config, layout, 0, types_of<Fp32>()).at(GroupKey{});
+  const ReductionTraffic rest = predict_reduction_traffic(config, layout, 0, types_of<Fp32>(), false).at(GroupKey{});
   // Four layers, two of which lie in the buffers when backward begins.
   const double gather = static_cast<double>(all.gather_bytes - rest.gather_bytes) / 6;
   const double reduce = static_cast<double>(all.reduce_bytes - rest.reduce_bytes) / 4;
@@ -170,11 +170,11 @@ TEST(PredictTime, KnowsWhatItDoesNotKnow) {
   if (exec_is_host)  // of which the GEMM rate says enough for a guess
     EXPECT_EQ(why_not(1, {}), "");
   else
-    EXPECT_THAT(why_not(1, {}), HasSubstr("run.cluster names no machine"));
+    EXPECT_THAT(why_not(1, {}), HasSubstr("run.cluster is not set"));
   EXPECT_THAT(why_not(1, {"precision.compute=fp64"}), HasSubstr("fp64"));
   EXPECT_THAT(why_not(2, {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"none\", \"full\"]"}),
               HasSubstr("recomputation that differs"));
-  EXPECT_THAT(why_not(2, {"parallel.data=2", "emulate.latency=0.01"}), HasSubstr("imitates links"));
+  EXPECT_THAT(why_not(2, {"parallel.data=2", "emulate.latency=0.01"}), HasSubstr("emulates links"));
 }
 
 // A calibrated CPU is one with so many ranks at work, in the precisions that were measured.
@@ -184,9 +184,11 @@ TEST(PredictTime, OnAnotherMachineSaysWhatToMeasure) {
     const RunConfig config = config_for(ranks, more);
     return predict_time(config, make_run_layout(config, ranks), cluster, "two.toml");
   };
-  EXPECT_EQ(predicted(2, {"precision.compute=bf16"}).why_not,
-            "two.toml is of another machine: a CPU of that GEMM rate has no bf16 (it has fp32); measure the machine as "
-            "the run uses it: mpiexec -n 2 espalier bench machine --precision fp32,bf16 --output ranks_2.toml");
+  EXPECT_EQ(
+      predicted(2, {"precision.compute=bf16"}).why_not,
+      "two.toml describes another machine: a CPU of that GEMM rate does not support bf16 (it supports fp32); measure "
+      "the machine as "
+      "the run uses it: mpiexec -n 2 espalier bench machine --precision fp32,bf16 --output ranks_2.toml");
   EXPECT_THAT(predicted(4, {}).why_not, HasSubstr("it needs 4 devices, the machine has 2; measure"));
   EXPECT_THAT(predicted(4, {}).why_not, HasSubstr("mpiexec -n 4 espalier bench machine --output ranks_4.toml"));
   EXPECT_EQ(predicted(2, {}).time.value().source, "two.toml");
@@ -213,7 +215,7 @@ TEST(PredictTime, SaysThatItTakesDocumentsAsJoined) {
         .note;
   };
   EXPECT_EQ(note_of({}), "");
-  EXPECT_THAT(note_of({"data.documents=separate"}), HasSubstr("is of joined documents"));
+  EXPECT_THAT(note_of({"data.documents=separate"}), HasSubstr("assumes joined documents"));
 }
 
 // What a fault is to be seen against.

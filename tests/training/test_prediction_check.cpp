@@ -10,7 +10,7 @@
 namespace espalier::test {
 namespace {
 
-// A step cannot be faster than its matrix products at the machine's rate: then the rate was measured too low.
+// A step cannot be faster than its matmuls at the machine's rate: then the rate was measured too low.
 TEST(PredictionCheck, AGemmRateThatStepsExceedIsTold) {
   const RunConfig config = parse_run_config("", "test", {"data.train=[\"any\"]", "run.steps=1"}, world().size());
   const Layout layout = make_run_layout(config, world().size());

@@ -51,7 +51,7 @@ Outcome train(const RunConfig& config) {
   const MemoryByCategory after = MemoryLedger::instance().current();
   const std::string what = on.layout.text();
   const MemoryByCategory predicted =
-      predict_memory<P>(config, on.layout).at(static_cast<std::size_t>(on.mesh.pp().rank()));
+      predict_memory(config, on.layout, types_of<P>()).at(static_cast<std::size_t>(on.mesh.pp().rank()));
   EXPECT_EQ(after[Category::activations] - before[Category::activations], predicted[Category::activations]) << what;
   const auto workspace = static_cast<double>(predicted[Category::workspace]);
   const double headers = 8192 + 0.001 * workspace;  // and small tensors beside it, such as partial sums of the norm
@@ -62,9 +62,9 @@ Outcome train(const RunConfig& config) {
     const StepReport report = on.trainer.step();
     outcome.losses.push_back(report.loss);
     outcome.norms.push_back(report.gradient_norm);
-    EXPECT_EQ(report.bytes_sent, predict_traffic<P>(config, on.layout, world().rank())) << what;
+    EXPECT_EQ(report.bytes_sent, predict_traffic(config, on.layout, world().rank(), types_of<P>())) << what;
   }
-  outcome.weights = fingerprint(on.trainer.parameters().flat_weights());
+  outcome.weights = fingerprint(on.trainer.store().flat_weights());
   return outcome;
 }
 
@@ -76,7 +76,7 @@ void expect_same_bits(const RunConfig& config) {
     const RunConfig recomputing = laid_out(config, {mode});
     const Outcome outcome = train<P>(recomputing);
     const Layout layout = make_run_layout(recomputing, world().size());
-    const std::size_t slots = predict_memory<P>(recomputing, layout).front()[Category::activations];
+    const std::size_t slots = predict_memory(recomputing, layout, types_of<P>()).front()[Category::activations];
     if (mode == "parallel.recompute=none") {
       kept = outcome;
       most = slots;
@@ -102,7 +102,7 @@ TEST(RecomputeLayouts, SameBitsAndPredictedMemoryAndBytesInEveryLayout) {
 TEST(RecomputeLayouts, ChunksOfTheLossSendWhatTheFormulasSay) {
   const SharedFolder folder("logit_chunks");
   const int half = std::max(1, world().size() / 2);
-  const Index vocabulary = 90001 * world().size() * (logits_here.most / logits_on_host.most);
+  const Index vocabulary = 90001 * world().size() * (logits_here.max_at_once / logits_on_host.max_at_once);
   const RunConfig base =
       four_layers(folder, {fmt::format("model.vocab_size={}", vocabulary), "model.hidden_size=8", "model.num_layers=2",
                            "model.max_sequence_length=48", "batch.micro_batch_size=4", "batch.global_batch_size=4"});

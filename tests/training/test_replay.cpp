@@ -18,7 +18,6 @@ std::vector<std::string> split_up() {
 }
 
 // Rank 0 replays, alone.
-template <class P>
 void expect_replay(const RunConfig& config, double tolerance) {
   const Communicator alone = world().split(world().rank(), 0, "alone");
   if (world().rank() != 0)
@@ -27,7 +26,7 @@ void expect_replay(const RunConfig& config, double tolerance) {
   const Incident incident = read_incident(path);
   const RunConfig one_rank = replay_config(path, {});
   const ProcessMesh mesh(alone, make_run_layout(one_rank, 1).mesh());
-  const Replay result = replay<P>(path, incident, one_rank, mesh, [](const std::string&) {});
+  const Replay result = replay(path, incident, one_rank, mesh, [](const std::string&) {});
   EXPECT_TRUE(is_reproduced(incident.loss, result.loss, tolerance)) << incident.loss << " " << result.loss;
   EXPECT_TRUE(is_reproduced(incident.gradient_norm, result.gradient_norm, tolerance))
       << incident.gradient_norm << " " << result.gradient_norm;
@@ -61,20 +60,20 @@ TEST(Replay, FindsTheSamplesThatDidIt) {
   const SharedFolder folder("replay");
   const RunConfig config = laid_out(poisoned_config(folder, "run", world().size()), split_up());
   start_run(config, {});
-  expect_replay<Fp32>(config, 1e-4);
+  expect_replay(config, 1e-4);
   barrier(world());
 }
 
-// The weights that are kept are the masters: rounded again they are those that the step was computed with.
+// The weights that are kept are the master weights: rounded again they are those that the step was computed with.
 TEST(Replay, IsRightIn16Bits) {
   const SharedFolder folder("replay16");
   const RunConfig config =
       laid_out(poisoned_config(folder, "run", world().size(), {"precision.compute=bf16"}), split_up());
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
-  train<Bf16>(config, {}, layout, mesh, {}, {});
+  train(config, {}, layout, mesh, {}, {});
   barrier(world());
-  expect_replay<Bf16>(config, 0.05);
+  expect_replay(config, 0.05);
   barrier(world());
 }
 

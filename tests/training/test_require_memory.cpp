@@ -50,7 +50,7 @@ std::string advice(RunConfig config, std::size_t budget) {
 }
 
 // The least of all layouts and settings, one by one.
-std::size_t least_of_all(int heads) {
+std::size_t min_of_all(int heads) {
   const std::string model = fmt::format("model.num_heads={}", heads);
   std::size_t smallest = need_of(small_model({model}));
   for (int tensor = 1; tensor <= std::min(heads, num_ranks); tensor *= 2)
@@ -79,7 +79,7 @@ TEST(RequireMemory, LeastIsThatOfTheLeanestOfAllSettings) {
     SCOPED_TRACE(heads);
     const RunConfig base = small_model({fmt::format("model.num_heads={}", heads)});
     const MemoryNeed least = least_memory(base, num_ranks);
-    EXPECT_EQ(least.bytes, least_of_all(heads));
+    EXPECT_EQ(least.bytes, min_of_all(heads));
     EXPECT_EQ(need_of(least.config), least.bytes);
     EXPECT_LT(2 * least.bytes, need_of(base)) << "four ranks that share all need much less than four replicas";
     EXPECT_EQ(advice(least.config, least.bytes), "");
@@ -99,12 +99,12 @@ TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
   const RunConfig base = small_model();
   const MemoryNeed least = least_memory(base, num_ranks);
   const std::string wanted =
-      fmt::format("the least that this model needs on 4 ranks is {} per rank, with ", budget_text(least.bytes));
+      fmt::format("the minimum for this model on 4 ranks is {} per rank, with ", budget_text(least.bytes));
   const std::string almost = advice(base, least.bytes - 1);
   EXPECT_NE(almost.find(wanted), std::string::npos) << almost;
   const std::string never = advice(base, 1000);
   for (const std::string& part :
-       {wanted, std::string("what lowers the need: "), std::string("parallel.zero_stage = 1 ("),
+       {wanted, std::string("to need less memory: "), std::string("parallel.zero_stage = 1 ("),
         std::string("parallel.recompute = 'full' ("), std::string("batch.micro_batch_size = 1 ("),
         std::string("no layout of up to"), std::string("raise run.device_memory")})
     EXPECT_NE(never.find(part), std::string::npos) << part << " is missing in\n" << never;
@@ -117,7 +117,7 @@ TEST(RequireMemory, TheLeastIsEnoughAsItIsPrinted) {
   for (const int hidden_size : {64, 80, 96, 112, 128}) {
     const RunConfig base = small_model({fmt::format("model.hidden_size={}", hidden_size)});
     const std::string text = advice(base, 1000);
-    const std::string before = "the least that this model needs on 4 ranks is ";
+    const std::string before = "the minimum for this model on 4 ranks is ";
     const std::size_t begin = text.find(before) + before.size();
     const std::string printed = text.substr(begin, text.find(" per rank", begin) - begin);
     const std::optional<Index> typed = parse_bytes(printed);
@@ -129,7 +129,7 @@ TEST(RequireMemory, TheLeastIsEnoughAsItIsPrinted) {
 TEST(RequireMemory, OneSettingThatIsEnoughIsNamedFirst) {
   const RunConfig base = small_model();
   const std::string text = advice(base, need_of(small_model({"parallel.zero_stage=1"})));
-  EXPECT_EQ(text.find("what lowers"), std::string::npos) << text;
+  EXPECT_EQ(text.find("to need less memory"), std::string::npos) << text;
   EXPECT_NE(text.find("parallel.zero_stage = 1 would fit ("), std::string::npos) << text;
   EXPECT_EQ(advice(base, need_of(base)), "");
 }

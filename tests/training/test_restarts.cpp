@@ -38,7 +38,7 @@ TEST(Restarts, ThreeInVainEndTheRunUntilSomebodyLooks) {
   const SharedFolder folder("restarts");
   const RunConfig config = config_in(folder, "run", diverging());
   for (int start = 0; start < 4; ++start)
-    expect_refusal(ExitCode::numerical, {"the training diverged", "there is no checkpoint yet to resume from"},
+    expect_refusal(ExitCode::numerical, {"the training diverged", "there is no checkpoint to resume from yet"},
                    [&] { start_run(config, {}); });
   std::string before;
   on_root([&] { before = read_file(folder / "run/run.json", ExitCode::data); });

@@ -198,7 +198,7 @@ TEST(Resume, RunsThatShareAPlaceLeaveEachOtherAlone) {
   start_run(alone, {});
   start_run(first, stop_after(6));
   const std::vector<std::string> of_first = losses(first);
-  EXPECT_TRUE(start_run(second, stop_after(6)).says("passing over 2 checkpoints of other runs"));
+  EXPECT_TRUE(start_run(second, stop_after(6)).says("skipping 2 checkpoints of other runs"));
   EXPECT_TRUE(start_run(first, stop_after(1)).says("resumed from", "step-00000006 "));
   EXPECT_TRUE(start_run(second, {}).says("resumed from", "step-00000006."));
   EXPECT_EQ(losses(second), losses(alone));

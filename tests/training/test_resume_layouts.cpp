@@ -29,7 +29,7 @@ void run_on(const Communicator& communicator, const RunConfig& config, const Pat
   if (!checkpoint.empty())
     options.resume = checkpoint.string();
   options.stop_after = stop_after;
-  train<Fp32>(config, options, layout, mesh, {}, {});
+  train(config, options, layout, mesh, {}, {});
 }
 
 // Losses and gradient norms of the last steps of a run.

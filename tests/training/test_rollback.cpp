@@ -52,7 +52,7 @@ TEST(Rollback, GivesTheBitsOfARunThatNeverSawTheSamples) {
   EXPECT_EQ(start.outcome, TrainOutcome::completed);
   EXPECT_TRUE(start.says("step 14 is a spike", "back to the last checkpoint"));
   EXPECT_TRUE(start.says("resumed from", "step-00000010"));
-  EXPECT_TRUE(start.says("passing over global samples 104 to 111"));
+  EXPECT_TRUE(start.says("skipping global samples 104 to 111"));
   const Wanted wanted = without_the_samples(folder);
   EXPECT_EQ(losses(config), wanted.losses);
   EXPECT_EQ(saved_weights(config, 20), wanted.weights);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int num_runs = 20;
 constexpr int num_steps = 2;
-constexpr int most_micros = 50;
+constexpr int max_micros = 50;
 
 /// Where MPI's collectives go on without messages of ours: each rank comes to them late.
 class LateCollectives : public StepObserver {
@@ -27,7 +27,7 @@ class LateCollectives : public StepObserver {
   ~LateCollectives() override { world().state()->context->observers.remove(*this); }
   LateCollectives(const LateCollectives&) = delete;
   LateCollectives& operator=(const LateCollectives&) = delete;
-  void collective_begins(std::uint32_t, std::uint64_t) override { ::usleep(random_() % most_micros); }
+  void collective_begins(std::uint32_t, std::uint64_t) override { ::usleep(random_() % max_micros); }
 
  private:
   std::mt19937 random_;
@@ -47,21 +47,21 @@ Trained train(const RunConfig& config) {
     result.curve.losses.push_back(report.loss);
     result.curve.norms.push_back(report.gradient_norm);
   }
-  for (const auto& array : {on.trainer.parameters().flat_weights(), on.trainer.optimizer().exp_avg(),
-                            on.trainer.optimizer().exp_avg_sq()}) {
+  for (const auto& array :
+       {on.trainer.store().flat_weights(), on.trainer.optimizer().exp_avg(), on.trainer.optimizer().exp_avg_sq()}) {
     const Values some = on_host(array);
     result.state.insert(result.state.end(), some.begin(), some.end());
   }
   return result;
 }
 
-Trained train_late(const RunConfig& config, int most_direct_ranks, unsigned seed) {
-  world().set_most_direct_ranks(most_direct_ranks);
-  if (most_direct_ranks == 1) {
+Trained train_late(const RunConfig& config, int max_direct_ranks, unsigned seed) {
+  world().set_max_direct_ranks(max_direct_ranks);
+  if (max_direct_ranks == 1) {
     const LateCollectives late(seed);
     return train(config);
   }
-  delay_messages(world(), most_micros, seed);
+  delay_messages(world(), max_micros, seed);
   Trained result = train(config);
   delay_messages(world(), 0);
   return result;
@@ -73,13 +73,13 @@ void expect_same_bits(const std::vector<std::string>& layout) {
   std::vector<std::string> keys = {"emulate.message_scale=5000"};  // many buckets of gradients
   keys.insert(keys.end(), layout.begin(), layout.end());
   const RunConfig config = tiny_config(folder, world().size(), keys);
-  const int usual = world().context().most_direct_ranks;
+  const int usual = world().context().max_direct_ranks;
   const Trained wanted = train(config);
-  for (const int most_direct_ranks : {usual, 1})
+  for (const int max_direct_ranks : {usual, 1})
     for (unsigned seed = 1; seed <= num_runs; ++seed)
-      ASSERT_EQ(all_reduce(world(), train_late(config, most_direct_ranks, seed) == wanted ? 0 : 1), 0)
-          << "ranks that differ in run " << seed << (most_direct_ranks == 1 ? ", collectives of the library" : "");
-  world().set_most_direct_ranks(usual);
+      ASSERT_EQ(all_reduce(world(), train_late(config, max_direct_ranks, seed) == wanted ? 0 : 1), 0)
+          << "ranks that differ in run " << seed << (max_direct_ranks == 1 ? ", collectives of the library" : "");
+  world().set_max_direct_ranks(usual);
 }
 
 TEST(SameBits, ReplicasOfTensorRanks) { expect_same_bits({"parallel.data=2", "parallel.tensor=2"}); }

@@ -18,20 +18,18 @@ class SavedReferences : public ::testing::Test {
  protected:
   SavedReferences() : config_(tiny_config(folder_, 1)) {}
 
-  template <class P>
   void save(const RunConfig& config, Index steps) {
     VerifyOptions options;
     options.steps = steps;
-    save_reference<P>(config, options, world(), folder_ / "saved", [](const std::string&) {});
+    save_reference(config, options, world(), folder_ / "saved", [](const std::string&) {});
     barrier(world());
   }
 
-  template <class P>
   std::vector<VerifiedLayout> compare(const RunConfig& config) {
     VerifyOptions options;
     options.against = (folder_ / "saved").string();
     options.steps = SavedReference(folder_ / "saved", config, world()).num_steps();
-    return verify<P>(config, options, world(), [](const VerifiedLayout&) {});
+    return verify(config, options, world(), [](const VerifiedLayout&) {});
   }
 
   Path step(Index number) const { return checkpoint_path(folder_ / "saved", number); }
@@ -70,16 +68,16 @@ TEST_F(SavedReferences, MayShardOverNodes) {
   options.steps = 1;
   options.reference = {fmt::format("parallel.data={}", world().size()), "parallel.zero_stage=1",
                        "parallel.shard_over=node"};
-  save_reference<Fp64>(config, options, world(), folder_ / "saved", [](const std::string&) {});
+  save_reference(config, options, world(), folder_ / "saved", [](const std::string&) {});
   barrier(world());
-  for (const VerifiedLayout& layout : compare<Fp64>(config))
+  for (const VerifiedLayout& layout : compare(config))
     EXPECT_LE(layout.errors.worst(), 1e-10) << layout.text << ", " << layout.errors.gradient.where;
 }
 
 TEST_F(SavedReferences, AnyLayoutIsCompared) {
   const RunConfig config = parse_run_config(to_toml(config_), "fp64", {"precision.compute=fp64"}, 1);
-  save<Fp64>(config, 2);
-  const std::vector<VerifiedLayout> layouts = compare<Fp64>(config);
+  save(config, 2);
+  const std::vector<VerifiedLayout> layouts = compare(config);
   EXPECT_GE(layouts.size(), world().size() == 1 ? 1U : 4U);
   for (const VerifiedLayout& layout : layouts)
     EXPECT_LE(layout.errors.worst(), 1e-10) << layout.text << ", " << layout.errors.gradient.where;
@@ -87,17 +85,17 @@ TEST_F(SavedReferences, AnyLayoutIsCompared) {
 
 TEST_F(SavedReferences, MastersOf16BitsAreSaved) {
   const RunConfig config = parse_run_config(to_toml(config_), "bf16", {"precision.compute=bf16"}, 1);
-  save<Bf16>(config, 1);
-  for (const VerifiedLayout& layout : compare<Bf16>(config)) {
+  save(config, 1);
+  for (const VerifiedLayout& layout : compare(config)) {
     EXPECT_LE(layout.errors.gradient.value, default_tolerance(Precision::bf16)) << layout.text;
-    EXPECT_LE(layout.errors.update.value, 1e-6) << layout.text << ": the masters are fp32";
+    EXPECT_LE(layout.errors.update.value, 1e-6) << layout.text << ": the master weights are fp32";
   }
 }
 
 TEST_F(SavedReferences, AnotherGradientIsFoundAndNamed) {
-  save<Fp32>(config_, 1);
+  save(config_, 1);
   rewrite([](auto& tensors) { tensors.at("gradients/h.1.mlp.up.weight").at(5) += 0.1F; });
-  for (const VerifiedLayout& layout : compare<Fp32>(config_)) {
+  for (const VerifiedLayout& layout : compare(config_)) {
     EXPECT_GT(layout.errors.gradient.value, 1e-2) << layout.text;
     EXPECT_EQ(layout.errors.gradient.where, "h.1.mlp.up.weight");
     EXPECT_LE(layout.errors.loss.value, 1e-4) << "only the gradient is another";
@@ -105,16 +103,16 @@ TEST_F(SavedReferences, AnotherGradientIsFoundAndNamed) {
 }
 
 TEST_F(SavedReferences, OtherWeightsAreFound) {
-  save<Fp32>(config_, 1);
+  save(config_, 1);
   rewrite([](auto& tensors) { tensors.at("weights_before/final_norm.weight").at(0) += 1; });
-  for (const VerifiedLayout& layout : compare<Fp32>(config_)) {
+  for (const VerifiedLayout& layout : compare(config_)) {
     EXPECT_GT(layout.errors.loss.value, 1e-4) << layout.text;
     EXPECT_GT(layout.errors.gradient.value, 1e-3) << layout.text;
   }
 }
 
 TEST_F(SavedReferences, AreRefusedWhereTheyAreOfSomethingElse) {
-  save<Fp32>(config_, 1);
+  save(config_, 1);
   const auto with = [&](const std::string& change) { return parse_run_config(to_toml(config_), "other", {change}, 1); };
   for (const std::string change : {"run.seed=2", "precision.compute=bf16", "model.num_layers=3",
                                    "batch.global_batch_size=16", "optimizer.beta2=0.9", "run.steps=21"})
@@ -131,15 +129,15 @@ TEST_F(SavedReferences, AreRefusedWhereTheyAreOfSomethingElse) {
   const std::string other = write_tokens(folder_ / "other.bin", 4999, 61);
   expect_refusal(ExitCode::data, {"other token files", "4999 tokens", "5000 tokens"},
                  [&] { SavedReference(folder_ / "saved", with("data.train=[\"" + other + "\"]"), world()); });
-  expect_refusal(ExitCode::usage, {"holds a reference or checkpoints already"}, [&] { save<Fp32>(config_, 1); });
+  expect_refusal(ExitCode::usage, {"holds a reference or checkpoints already"}, [&] { save(config_, 1); });
 }
 
 TEST_F(SavedReferences, DamageIsAnErrorOnAllRanks) {
   const auto open = [&] { SavedReference(folder_ / "saved", config_, world()); };
   expect_refusal(ExitCode::checkpoint, {"no saved reference"}, open);
-  save<Fp32>(config_, 2);
+  save(config_, 2);
   rewrite([](auto& tensors) { tensors.erase("exp_avg/final_norm.bias"); });
-  expect_refusal(ExitCode::checkpoint, {"exp_avg/final_norm.bias"}, [&] { compare<Fp32>(config_); });
+  expect_refusal(ExitCode::checkpoint, {"exp_avg/final_norm.bias"}, [&] { compare(config_); });
   on_root([&] {  // one bit of the data
     std::fstream file(step(2) / "rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);
     const auto middle = static_cast<std::streamoff>(std::filesystem::file_size(step(2) / "rank-00000.h5") / 2);
@@ -148,7 +146,7 @@ TEST_F(SavedReferences, DamageIsAnErrorOnAllRanks) {
     file.seekp(middle);
     file.put(static_cast<char>(byte ^ 1));
   });
-  expect_refusal(ExitCode::checkpoint, {}, [&] { compare<Fp32>(config_); });
+  expect_refusal(ExitCode::checkpoint, {}, [&] { compare(config_); });
   on_root([&] { std::filesystem::remove_all(step(1)); });
   expect_refusal(ExitCode::checkpoint, {"is missing", "step-00000002"}, open);
   on_root([&] { std::filesystem::remove(step(2) / "rank-00000.h5"); });
@@ -162,7 +160,7 @@ TEST_F(SavedReferences, ARunsCheckpointIsNone) {
     std::filesystem::copy(Path(config.run.directory) / "checkpoints", folder_ / "saved",
                           std::filesystem::copy_options::recursive);
   });
-  expect_refusal(ExitCode::checkpoint, {"no step of a saved reference"},
+  expect_refusal(ExitCode::checkpoint, {"not a step of a saved reference"},
                  [&] { SavedReference(folder_ / "saved", config, world()); });
 }
 

@@ -56,7 +56,12 @@ TEST(ShardOver, ALayoutNamesItsShards) {
   EXPECT_THAT(config_warnings(alone, 8),
               testing::Contains("parallel.zero_stage does nothing: with shard_over = \"node\", "
                                 "a node has one replica"));
-  EXPECT_THROW(layout(of_node, 0), Error) << "nobody says how many ranks a node has";
+  alone.ranks_per_node = 8;
+  EXPECT_THAT(config_warnings(alone, 8),
+              testing::Contains("parallel.shard_over = \"node\" does nothing: all replicas are on one node"));
+  alone.ranks_per_node = 4;
+  EXPECT_THAT(config_warnings(alone, 8), testing::Not(testing::Contains(testing::HasSubstr("does nothing"))));
+  EXPECT_THROW(layout(of_node, 0), Error) << "the number of ranks per node is unknown";
   EXPECT_THROW(layout(of_node, 3), Error) << "nodes have unlike numbers of replicas";
   std::vector<std::string> unsharded = of_node;
   unsharded[3] = "parallel.zero_stage=0";

@@ -122,10 +122,10 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   const int n = world().size();
   const RunConfig config = tiny_config(folder, n);
   TrainerOn<Fp32> on(config, world());
-  Trainer<Fp32>& trainer = on.trainer;
+  TypedTrainer<Fp32>& trainer = on.trainer;
   trainer.step();
   trainer.step();
-  const Index flat = trainer.parameters().flat_size();
+  const Index flat = trainer.store().flat_size();
   const Index cut = flat * world().rank() / n;
   const Index end = flat * (world().rank() + 1) / n;
   const Index middle = (cut + end) / 2;  // adjacent runs are as good as one
@@ -135,7 +135,7 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
 
   const Communicator alone = world().split(world().rank(), 0, "alone");
   TrainerOn<Fp32> on_one(config, alone);
-  Trainer<Fp32>& loaded = on_one.trainer;
+  TypedTrainer<Fp32>& loaded = on_one.trainer;
   load_training_state(CheckpointReader(path), loaded, model_tensors(alone, loaded.parameters()));
   EXPECT_EQ(loaded.steps_done(), 2);
   EXPECT_EQ(loaded.data_position(), trainer.data_position());
@@ -143,13 +143,13 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
                                 const char* what) {
     const auto got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), got_here);
     const auto wanted = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), wanted_here);
-    for (const Parameter& parameter : trainer.parameters().parameters())
+    for (const Parameter& parameter : trainer.parameters())
       EXPECT_EQ(std::memcmp(got.data() + parameter.offset, wanted.data() + parameter.offset,
                             static_cast<std::size_t>(parameter.size) * sizeof(float)),
                 0)
           << what << " of " << parameter.spec.name;
   };
-  expect_equal(loaded.parameters().flat_weights(), trainer.parameters().flat_weights(), "weights");
+  expect_equal(loaded.store().flat_weights(), trainer.store().flat_weights(), "weights");
   expect_equal(loaded.optimizer().exp_avg(), trainer.optimizer().exp_avg(), "exp_avg");
   expect_equal(loaded.optimizer().exp_avg_sq(), trainer.optimizer().exp_avg_sq(), "exp_avg_sq");
   barrier(world());
@@ -165,15 +165,15 @@ TEST(ShardedSave, StagesKnowTheNamesOfTheWholeModel) {
   const SharedFolder folder("sharded_stages");
   const VirtualRank<float> whole({1, 1, 1, false}, 0);
   const VirtualRank<float> stage({1, 1, world().size(), false}, world().rank());
-  const std::vector<std::string> names = model_tensors(world(), stage.store());
-  EXPECT_EQ(names, model_tensors(world(), whole.store()));
+  const std::vector<std::string> names = model_tensors(world(), stage.store().parameters());
+  EXPECT_EQ(names, model_tensors(world(), whole.store().parameters()));
   EXPECT_EQ(names.size(), 2U + 4 * 8 + 1);
 
   stage.fill(false);
   const Path path = save(folder / "c", 1, stage);
   stage.fill(true);
   load_weights(CheckpointReader(path), stage.store(), names);
-  EXPECT_NE(on_host(stage.arrays().back().data)[0], -1);
+  EXPECT_NE(on_host(stage.arrays().back().values<float>())[0], -1);
   // A name that the checkpoint lacks, of whichever stage, and one that the model lacks.
   std::vector<std::string> more = names;
   more.push_back("h.4.norm1.weight");

@@ -24,7 +24,7 @@ RunConfig::Stability policy(const std::string& on_spike, Index window = 8) {
 SpikeGuard seen_eight(const RunConfig::Stability& config) {
   SpikeGuard guard(config);
   for (int i = 0; i < 8; ++i)
-    EXPECT_EQ(guard.judge(2 + 0.1 * i, std::exp(0.2 * i)).fate, StepFate::update);
+    EXPECT_EQ(guard.judge(2 + 0.1 * i, std::exp(0.2 * i)).action, StepAction::update);
   return guard;
 }
 
@@ -81,26 +81,26 @@ TEST(SpikeGuard, SpreadsHaveAFloor) {
 
 TEST(SpikeGuard, APolicyDecidesWhatBecomesOfAStep) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(seen_eight(policy("continue")).judge(9, 1).fate, StepFate::update);
-  EXPECT_EQ(seen_eight(policy("skip")).judge(9, 1).fate, StepFate::skip);
-  EXPECT_EQ(seen_eight(policy("rollback")).judge(9, 1).fate, StepFate::rollback);
-  EXPECT_EQ(SpikeGuard(policy("continue")).judge(nan, 1).fate, StepFate::give_up) << "also in the first step";
-  EXPECT_EQ(SpikeGuard(policy("skip")).judge(1, nan).fate, StepFate::skip);
-  EXPECT_EQ(SpikeGuard(policy("rollback", 0)).judge(1, 1 / 0.0).fate, StepFate::rollback) << "with no window, too";
-  EXPECT_EQ(seen_eight(policy("skip", 0)).judge(1e30, 1e30).fate, StepFate::update);
+  EXPECT_EQ(seen_eight(policy("continue")).judge(9, 1).action, StepAction::update);
+  EXPECT_EQ(seen_eight(policy("skip")).judge(9, 1).action, StepAction::skip);
+  EXPECT_EQ(seen_eight(policy("rollback")).judge(9, 1).action, StepAction::rollback);
+  EXPECT_EQ(SpikeGuard(policy("continue")).judge(nan, 1).action, StepAction::give_up) << "also in the first step";
+  EXPECT_EQ(SpikeGuard(policy("skip")).judge(1, nan).action, StepAction::skip);
+  EXPECT_EQ(SpikeGuard(policy("rollback", 0)).judge(1, 1 / 0.0).action, StepAction::rollback) << "with no window, too";
+  EXPECT_EQ(seen_eight(policy("skip", 0)).judge(1e30, 1e30).action, StepAction::update);
 }
 
 TEST(SpikeGuard, SkippedStepsDoNotCountAsUsualAndAreLimited) {
   SpikeGuard guard = seen_eight(policy("skip"));
   const nlohmann::json before = guard.state();
-  EXPECT_EQ(guard.judge(9, 1).fate, StepFate::skip);
+  EXPECT_EQ(guard.judge(9, 1).action, StepAction::skip);
   EXPECT_EQ(guard.state().at("losses"), before.at("losses"));
-  EXPECT_EQ(guard.judge(9, 1).fate, StepFate::skip);
-  EXPECT_EQ(guard.judge(2.3, 2).fate, StepFate::update) << "a good step starts the row anew";
-  EXPECT_EQ(guard.judge(9, 1).fate, StepFate::skip);
-  EXPECT_EQ(guard.judge(9, 1).fate, StepFate::skip);
+  EXPECT_EQ(guard.judge(9, 1).action, StepAction::skip);
+  EXPECT_EQ(guard.judge(2.3, 2).action, StepAction::update) << "a good step starts the row anew";
+  EXPECT_EQ(guard.judge(9, 1).action, StepAction::skip);
+  EXPECT_EQ(guard.judge(9, 1).action, StepAction::skip);
   EXPECT_EQ(guard.skipped(), 4);
-  EXPECT_EQ(guard.judge(9, 1).fate, StepFate::give_up);
+  EXPECT_EQ(guard.judge(9, 1).action, StepAction::give_up);
 }
 
 TEST(SpikeGuard, ItsStateGoesThroughTextBitForBit) {

@@ -90,17 +90,17 @@ TEST(Spikes, AResumedRunDecidesAlike) {
   }
 }
 
-// What is not finite follows the policy in any precision; here weights are made absurd, and then mended.
+// What is not finite follows the policy in any precision; here weights are made absurd, and then fixed.
 TEST(Spikes, WhatIsNotFiniteIsSkippedToo) {
   const SharedFolder folder("non_finite");
   const RunConfig config = tiny_config(folder, world().size(), {"stability.on_spike=skip", "stability.max_skips=1"});
   TrainerOn<Fp32> on(config, world());
-  Trainer<Fp32>& trainer = on.trainer;
+  TypedTrainer<Fp32>& trainer = on.trainer;
   trainer.step();
   const std::vector<float> good = flat_weights(trainer);
   const auto set = [&](const std::vector<float>& values) {
     const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(values.data(), values.size());
-    Kokkos::deep_copy(trainer.parameters().flat_weights(), host);
+    Kokkos::deep_copy(trainer.store().flat_weights(), host);
   };
   Index seen = 0;
   constexpr double pause = 0.05;
@@ -145,7 +145,7 @@ TEST(Spikes, TheFirstIncidentsAreKept) {
   start_run(none, {});
   EXPECT_EQ(anomalies(none), (std::vector<Index>{poisoned_step}));
   EXPECT_FALSE(std::filesystem::exists(folder / "none/incidents"));
-  expect_refusal(ExitCode::usage, {"this is no incident", "incident.json"}, [&] { read_incident(folder / "run"); });
+  expect_refusal(ExitCode::usage, {"this is not an incident", "incident.json"}, [&] { read_incident(folder / "run"); });
 }
 
 }  // namespace

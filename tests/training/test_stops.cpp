@@ -15,7 +15,7 @@ RunConfig validated_config(const SharedFolder& folder, std::vector<std::string> 
   return config_in(folder, "run", more);
 }
 
-bool is_validating() { return std::string(world().position().current().operation.data()) == "validation"; }
+bool is_validating() { return std::string(world().rank_progress().current().operation.data()) == "validation"; }
 
 nlohmann::json last_line(const RunConfig& config) {
   return read_metrics(Path(config.run.directory) / "metrics.jsonl").back();
@@ -39,7 +39,7 @@ TEST(Stops, AreHeardInAValidation) {
           validated_config(folder, {"run.eval_interval=3", fmt::format("checkpoint.async={}", async)});
       int asked = 0;
       const Start stopped = start_run(config, {}, [&]() -> std::string {
-        if (!is_validating() || world().position().current().step != step || world().rank() != world().size() - 1)
+        if (!is_validating() || world().rank_progress().current().step != step || world().rank() != world().size() - 1)
           return "";
         if (++asked < 3)  // all ranks have begun when they have agreed that there is nothing to stop for
           return "";
@@ -104,8 +104,8 @@ TEST(Stops, BeforeTheRunBeginsLeaveNothing) {
 TEST(Stops, EndTheStepThatTheyComeIn) {
   const SharedFolder folder("stops_step");
   const RunConfig config = validated_config(folder);
-  const Start stopped =
-      start_run(config, {}, [&]() -> std::string { return world().position().current().step == 3 ? "SIGUSR1" : ""; });
+  const Start stopped = start_run(
+      config, {}, [&]() -> std::string { return world().rank_progress().current().step == 3 ? "SIGUSR1" : ""; });
   EXPECT_EQ(stopped.outcome, TrainOutcome::stopped);
   EXPECT_EQ(newest_checkpoint(config), 3);
 }

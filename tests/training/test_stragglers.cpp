@@ -61,15 +61,15 @@ TEST(StragglerWatch, NamesASlowRankOnceAndAgainWhenItIsOver) {
     EXPECT_NE(named[0].find("rank 1 (stage 0) on "), std::string::npos) << named[0];
     EXPECT_NE(named[0].find("50 % longer"), std::string::npos) << named[0];
     EXPECT_NE(named[0].find("since step 31"), std::string::npos) << named[0];
-    EXPECT_EQ(watch.named().at("stragglers").at(0).at("rank"), 1);
-    EXPECT_NEAR(watch.named().at("stragglers").at(0).at("longer_by").get<double>(), 0.5, 1e-9);
+    EXPECT_EQ(watch.to_json().at("stragglers").at(0).at("rank"), 1);
+    EXPECT_NEAR(watch.to_json().at("stragglers").at(0).at("longer_by").get<double>(), 0.5, 1e-9);
   }
   EXPECT_TRUE(steps.take(50, 1.6).empty()) << "it is known";
   const std::vector<std::string> over = steps.take(10, 1.0);
   ASSERT_EQ(over.size(), tells ? 1U : 0U);
   if (tells) {
     EXPECT_NE(over[0].find("as long as the others again"), std::string::npos) << over[0];
-    EXPECT_TRUE(watch.named().at("stragglers").empty());
+    EXPECT_TRUE(watch.to_json().at("stragglers").empty());
   }
 }
 

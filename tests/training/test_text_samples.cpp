@@ -58,7 +58,7 @@ TEST(TextSamples, LogitsAreThoseOfTheWholeModel) {
     const CheckpointReader checkpoint(
         save_training_state(folder / "checkpoints", on.trainer, config, on.mesh, "run", ownership_of(on.trainer)));
     LoadedModel<Fp64> whole(checkpoint, 0);
-    whole.make_room_to_generate(2, length);
+    whole.allocate_cache(2, length);
     const auto wanted = whole.next_logits({{0, std::span(batch.inputs).first(5)},
                                            {1, std::span(batch.inputs).subspan(static_cast<std::size_t>(length), 24)}});
     for (std::size_t i = 0; i < 2; ++i)

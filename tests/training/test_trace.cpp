@@ -28,7 +28,7 @@ RunConfig traced_run(const SharedFolder& folder) {
 void run(const RunConfig& config) {
   const Layout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh());
-  train<Fp32>(config, {}, layout, mesh, {}, {});
+  train(config, {}, layout, mesh, {}, {});
   barrier(world());
 }
 

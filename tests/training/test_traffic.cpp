@@ -37,7 +37,7 @@ struct Measured {
 // Of the second step: the first might set something up.
 template <class P>
 Measured measure(const RunConfig& config) {
-  TrainerOn<P> on(config, world());
+  TrainerOn<P> on(config, mesh_of(config));
   on.trainer.step();
   return {on.layout, on.trainer.step().bytes_sent};
 }
@@ -51,7 +51,7 @@ RunConfig eight_layers(const SharedFolder& folder, std::vector<std::string> more
 template <class P>
 void expect_predicted_bytes(const RunConfig& config) {
   const Measured measured = measure<P>(config);
-  const Bytes predicted = predict_traffic<P>(config, measured.layout, world().rank());
+  const Bytes predicted = predict_traffic(config, measured.layout, world().rank(), types_of<P>());
   for (const Axis axis : trained_axes) {
     EXPECT_EQ(on(measured.bytes, axis), on(predicted, axis))
         << to_string(axis) << " of rank " << world().rank() << ", " << measured.layout.text();

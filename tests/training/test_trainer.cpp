@@ -13,7 +13,7 @@ TEST(Trainer, LossFallsAndCountsTokens) {
   const SharedFolder folder("trainer");
   const RunConfig config = tiny_config(folder, 1);
   TrainerOn<Fp32> on(config, world());
-  Trainer<Fp32>& trainer = on.trainer;
+  Trainer& trainer = on.trainer;
   StepReport report;
   double first = 0;
   for (int i = 0; i < 20; ++i) {
@@ -30,10 +30,10 @@ TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
   const SharedFolder folder("diverge");
   const RunConfig config = tiny_config(folder, 1);
   TrainerOn<Fp32> on(config, world());
-  Trainer<Fp32>& trainer = on.trainer;
+  TypedTrainer<Fp32>& trainer = on.trainer;
   trainer.step();
-  Kokkos::deep_copy(Kokkos::subview(trainer.parameters().flat_weights(), std::pair<Index, Index>(0, 64)), 1e38F);
-  const auto before = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
+  Kokkos::deep_copy(Kokkos::subview(trainer.store().flat_weights(), std::pair<Index, Index>(0, 64)), 1e38F);
+  const auto before = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.store().flat_weights());
   std::vector<float> kept(before.data(), before.data() + before.extent(0));
   try {
     trainer.step();
@@ -42,7 +42,7 @@ TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
     EXPECT_EQ(error.code(), ExitCode::numerical);
     EXPECT_NE(std::string(error.what()).find("step 2"), std::string::npos) << error.what();
   }
-  const auto after = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
+  const auto after = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.store().flat_weights());
   EXPECT_TRUE(std::equal(kept.begin(), kept.end(), after.data()));
 }
 
@@ -110,7 +110,7 @@ TEST(Trainer, AStepIsItsTwoHalves) {
     EXPECT_EQ(report.gradient_norm, other.gradient_norm);
     EXPECT_EQ(report.learning_rate, other.learning_rate);
   }
-  EXPECT_EQ(masters(whole.trainer), masters(halves.trainer));
+  EXPECT_EQ(master_weights(whole.trainer), master_weights(halves.trainer));
 }
 
 TEST(Trainer, MemoryIsWhatWasPredicted) {
@@ -120,7 +120,7 @@ TEST(Trainer, MemoryIsWhatWasPredicted) {
   const MemoryByCategory before = MemoryLedger::instance().current();
   const TrainerOn<Fp32> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<Fp32>(config, on.layout).front();
+  const MemoryByCategory predicted = predict_memory(config, on.layout, types_of<Fp32>()).front();
   const auto measured = static_cast<double>(after.total() - before.total());
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::activations})

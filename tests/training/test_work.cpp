@@ -14,7 +14,7 @@
 namespace espalier::test {
 namespace {
 
-// How often each product, attention and collective occurs.
+// How often each matmul, attention and collective occurs.
 using Counts = std::map<std::tuple<std::string, Index, Index, Index>, Index>;
 
 Counts counts_of(const Work& work) {
@@ -47,7 +47,7 @@ Work listed(const ModelWork& model, const std::vector<ChunkLayers>& chunks, cons
 
 template <class P>
 void expect_listed_work(const RunConfig& config) {
-  TrainerOn<P> on(config, world());
+  TrainerOn<P> on(config, mesh_of(config));
   Work done;
   counted_work = &done;
   on.trainer.step();
@@ -56,7 +56,7 @@ void expect_listed_work(const RunConfig& config) {
   const BlockShape shape = make_block_shape(config.model.shape, on.layout.tensor, on.layout.sequence_parallel,
                                             config.layout.micro_batch, config.sequence_length, place[Axis::tp]);
   const Counts wanted =
-      counts_of(listed(model_work<P>(config.model.shape, shape),
+      counts_of(listed(model_work(config.model.shape, shape, types_of<P>().compute, types_of<P>().residual),
                        on.layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])), on.trainer.schedule()));
   EXPECT_EQ(text(counts_of(done)), text(wanted)) << on.layout.text() << ", rank " << world().rank();
 }
@@ -112,7 +112,7 @@ TEST(WorkLists, EveryLayoutDoesWhatTheLayersList) {
 // Rows of the loss in several pieces, whose last one is shorter.
 TEST(WorkLists, PiecesOfTheLossAreListed) {
   const SharedFolder folder("work_pieces");
-  const Index vocabulary = 90001 * world().size() * (logits_here.most / logits_on_host.most);
+  const Index vocabulary = 90001 * world().size() * (logits_here.max_at_once / logits_on_host.max_at_once);
   expect_listed_work<Fp32>(
       tiny_config(folder, world().size(),
                   {fmt::format("model.vocab_size={}", vocabulary), "model.hidden_size=8", "model.num_heads=8",

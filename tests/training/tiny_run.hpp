@@ -9,14 +9,16 @@
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/random.hpp"
 #include "parallel/collectives/collectives.hpp"
+#include "tests/support/shared_mesh.hpp"
 #include "tests/support/world.hpp"
 #include "training/rehearsal/step_pace.hpp"
-#include "training/step/trainer.hpp"
+#include "training/step/typed_trainer.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier::test {
@@ -94,15 +96,26 @@ inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const s
 template <class P>
 struct TrainerOn {
   Layout layout;
-  ProcessMesh mesh;
+  std::optional<ProcessMesh> own_mesh;
+  const ProcessMesh& mesh;
   StepPace pace;
-  Trainer<P> trainer;
+  TypedTrainer<P> trainer;
   TrainerOn(const RunConfig& config, const Communicator& communicator)
       : layout(make_run_layout(config, communicator.size())),
-        mesh(communicator, layout.mesh()),
+        mesh(own_mesh.emplace(communicator, layout.mesh())),
+        pace(config, layout, mesh),
+        trainer(ExecSpace(), config, layout, mesh) {}
+  TrainerOn(const RunConfig& config, const ProcessMesh& shared)
+      : layout(make_run_layout(config, shared.world().size())),
+        mesh(shared),
         pace(config, layout, mesh),
         trainer(ExecSpace(), config, layout, mesh) {}
 };
+
+/// The mesh of a config, shared with other trainers: where many layouts are trained, and memory is not measured.
+inline const ProcessMesh& mesh_of(const RunConfig& config, const Communicator& communicator = world()) {
+  return shared_mesh(make_run_layout(config, communicator.size()).mesh(), communicator);
+}
 
 /// Layouts to verify without those of these ZeRO stages, where what is tested does not depend on them.
 inline std::vector<std::vector<std::string>> layouts_without_zero(const RunConfig& config, int world_size,
@@ -123,7 +136,8 @@ struct Curve {
 
 template <class P>
 Curve train_curve(const RunConfig& config, const Communicator& communicator, int steps) {
-  TrainerOn<P> on(config, communicator);
+  TrainerOn<P> on =
+      &communicator == &world() ? TrainerOn<P>(config, mesh_of(config)) : TrainerOn<P>(config, communicator);
   Curve curve;
   for (int i = 0; i < steps; ++i) {
     const StepReport report = on.trainer.step();
@@ -183,7 +197,7 @@ inline std::vector<RunConfig> two_level_configs(const RunConfig& base) {
       std::vector<std::string> overrides = layout;
       overrides.push_back(fmt::format("parallel.zero_stage={}", stage));
       configs.push_back(laid_out(base, overrides));
-      configs.back().most_summed_at_once = 1;
+      configs.back().max_summed_at_once = 1;
     }
   return configs;
 }

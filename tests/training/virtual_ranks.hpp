@@ -34,12 +34,12 @@ class VirtualRank {
     store_.allocate();
     held_ = layout.zero ? owned_of_segments() : std::vector<IndexRange>{{0, store_.flat_size()}};
     for (const char* const group : {"exp_avg", "exp_avg_sq"})
-      arrays_.push_back({group, allocate<T>(Category::optimizer, group, total(held_)), held_});
-    arrays_.push_back({"weights", store_.flat_weights(), {{0, store_.flat_size()}}});
+      arrays_.push_back({group, moments_.emplace_back(allocate<T>(Category::optimizer, group, total(held_))), held_});
+    arrays_.push_back(weights_of(store_));
   }
 
   const ParameterStore<T>& store() const { return store_; }
-  const std::vector<FlatArray<T>>& arrays() const { return arrays_; }
+  const std::vector<FlatArray>& arrays() const { return arrays_; }
 
   /// Sets every held element: to what it should be, or to rubbish.
   void fill(bool rubbish) const {
@@ -75,11 +75,10 @@ class VirtualRank {
   std::vector<TensorBlock> blocks() const {
     std::vector<TensorBlock> blocks;
     const StateOwnership ours = ownership();
-    for (const FlatArray<T>& array : arrays_) {
+    for (const FlatArray& array : arrays_) {
       copies_.push_back(on_host_of(array));
-      for (const TensorBlock& block :
-           blocks_to_write(store_.parameters(), array.group, copies_.back().data(), array.held,
-                           array.group == "weights" ? ours.weights : ours.moments))
+      for (const TensorBlock& block : blocks_to_write(store_.parameters(), array, copies_.back().data(),
+                                                      array.group == "weights" ? ours.weights : ours.moments))
         blocks.push_back(block);
     }
     return blocks;
@@ -87,20 +86,20 @@ class VirtualRank {
 
   std::vector<std::string> tensors() const {
     std::vector<std::string> names;
-    for (const FlatArray<T>& array : arrays_)
+    for (const FlatArray& array : arrays_)
       for (const Parameter& parameter : store_.parameters())
         names.push_back(stored_name(array.group, parameter));
     return names;
   }
 
   void read(const CheckpointReader& checkpoint) const {
-    for (const FlatArray<T>& array : arrays_)
-      read_flat_arrays(ExecSpace(), checkpoint, store_.parameters(), array);
+    for (const FlatArray& array : arrays_)
+      read_flat_arrays(ExecSpace(), checkpoint, store_.parameters(), {array});
   }
 
  private:
-  static auto on_host_of(const FlatArray<T>& array) {
-    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array.data);
+  static auto on_host_of(const FlatArray& array) {
+    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array.values<T>());
   }
 
   static Index total(const std::vector<IndexRange>& runs) {
@@ -167,7 +166,7 @@ class VirtualRank {
 
   template <class Visit>
   void visit(const Visit& visit) const {
-    for (const FlatArray<T>& array : arrays_) {
+    for (const FlatArray& array : arrays_) {
       const auto host = on_host_of(array);
       for (const Parameter& parameter : store_.parameters()) {
         const RandomStream values(5, array.group + parameter.spec.name);
@@ -183,7 +182,7 @@ class VirtualRank {
           base += run.size();
         }
       }
-      Kokkos::deep_copy(array.data, host);
+      Kokkos::deep_copy(array.values<T>(), host);
     }
   }
 
@@ -191,7 +190,8 @@ class VirtualRank {
   int tp_, dp_, pp_;
   ParameterStore<T> store_;
   std::vector<IndexRange> held_;
-  std::vector<FlatArray<T>> arrays_;
+  std::vector<Tensor<T, 1>> moments_;
+  std::vector<FlatArray> arrays_;  // windows on the store and the moments
   mutable std::vector<Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>> copies_;  // that blocks() lead to
 };
 

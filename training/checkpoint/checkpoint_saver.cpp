@@ -46,8 +46,7 @@ bool BackgroundTask::is_done() const { return result_.wait_for(std::chrono::seco
 
 }  // namespace
 
-template <class P>
-struct CheckpointSaver<P>::BackgroundSave {
+struct CheckpointSaver::BackgroundSave {
   ShardedSave save;
   Index step = 0;
   double copy_seconds = 0;
@@ -61,10 +60,8 @@ struct CheckpointSaver<P>::BackgroundSave {
   }
 };
 
-template <class P>
-CheckpointSaver<P>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
-                                    Trainer<P>& trainer, Note note, std::string owner,
-                                    std::function<void()> while_waiting)
+CheckpointSaver::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
+                                 Trainer& trainer, Note note, std::string owner, std::function<void()> while_waiting)
     : config_(config),
       checkpoints_(checkpoints),
       mesh_(mesh),
@@ -73,14 +70,12 @@ CheckpointSaver<P>::CheckpointSaver(const RunConfig& config, const Path& checkpo
       owner_(std::move(owner)),
       while_waiting_(std::move(while_waiting)) {
   if (config.checkpoint.async)
-    copy_.emplace(trainer.parameters().parameters(), counted_arrays(trainer, ownership_of(trainer)));
+    copy_.emplace(trainer.parameters(), unique_arrays(trainer, ownership_of(trainer)));
 }
 
-template <class P>
-CheckpointSaver<P>::~CheckpointSaver() = default;
+CheckpointSaver::~CheckpointSaver() = default;
 
-template <class P>
-void CheckpointSaver<P>::save() {
+void CheckpointSaver::save() {
   wait_for_the_one_before();
   const Stopwatch since_start;
   const AddSeconds held_up(seconds_);
@@ -94,7 +89,7 @@ void CheckpointSaver<P>::save() {
   }
   copy_->take(ExecSpace());
   const double copy_seconds = since_start.seconds();
-  in_flight_.reset(
+  in_flight_.reset(  // NOLINT(modernize-make-unique): an aggregate that cannot be moved
       new BackgroundSave{.save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name(), owner_),
                                   copy_->state().blocks, copy_->state().tensors, mesh_.world(),
                                   config_.checkpoint.ranks_per_file, kept_checkpoints(config_)},
@@ -105,8 +100,7 @@ void CheckpointSaver<P>::save() {
   in_flight_->start_turn();
 }
 
-template <class P>
-void CheckpointSaver<P>::wait_for_the_one_before() {
+void CheckpointSaver::wait_for_the_one_before() {
   if (!in_flight_)
     return;
   const Index before = in_flight_->step;
@@ -116,11 +110,10 @@ void CheckpointSaver<P>::wait_for_the_one_before() {
   constexpr double worth_advice = 0.1;
   note_(fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this launch){}",
                     trainer_.steps_done(), seconds, before, ++waits_,
-                    seconds < worth_advice ? "" : ": a longer checkpoint.interval, or a faster disk, spares that"));
+                    seconds < worth_advice ? "" : ": use a longer checkpoint.interval or a faster disk"));
 }
 
-template <class P>
-void CheckpointSaver<P>::poll() {
+void CheckpointSaver::poll() {
   if (!in_flight_)
     return;
   const AddSeconds held_up(seconds_);
@@ -128,13 +121,11 @@ void CheckpointSaver<P>::poll() {
     end_turn();
 }
 
-template <class P>
-bool CheckpointSaver<P>::is_writing() {
+bool CheckpointSaver::is_writing() {
   return all_reduce(mesh_.world(), Index{in_flight_->task->is_done() ? 0 : 1}, ReduceOp::max) > 0;
 }
 
-template <class P>
-void CheckpointSaver<P>::drain() {
+void CheckpointSaver::drain() {
   const AddSeconds held_up(seconds_);
   if (in_flight_)
     mesh_.world().observers().operation_begins(-1, "save", -1, -1);
@@ -148,8 +139,7 @@ void CheckpointSaver<P>::drain() {
   }
 }
 
-template <class P>
-void CheckpointSaver<P>::judge(double validation_loss) {
+void CheckpointSaver::judge(double validation_loss) {
   if (std::isfinite(validation_loss))
     return;
   const Index step = trainer_.steps_done();
@@ -171,8 +161,7 @@ void CheckpointSaver<P>::judge(double validation_loss) {
                                             "optimizer.warmup_steps; in fp16, try precision.compute=bf16"});
 }
 
-template <class P>
-void CheckpointSaver<P>::end_turn() {
+void CheckpointSaver::end_turn() {
   const Stopwatch ending;
   std::unique_ptr<BackgroundSave> ended = std::move(in_flight_);  // gone, when a rank has failed
   attempt_together(mesh_.world(), ExitCode::write, [&] { ended->task->get(); });
@@ -183,21 +172,16 @@ void CheckpointSaver<P>::end_turn() {
   }
   const Path path = ended->save.publish();
   prune(ended->step);
-  note_(fmt::format("saved {} in {:.1f} s behind the training, which stood still for {:.2f} s ({:.2f} s to copy)",
+  note_(fmt::format("saved {} in {:.1f} s during training, which was delayed by {:.2f} s ({:.2f} s to copy)",
                     path.string(), ended->since_start.seconds(), ended->held_up + ending.seconds(),
                     ended->copy_seconds));
 }
 
-template <class P>
-void CheckpointSaver<P>::prune(Index newest) {
+void CheckpointSaver::prune(Index newest) {
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
       prune_checkpoints(checkpoints_, kept_checkpoints(config_), newest, owner_);
   });
 }
-
-#define ESPALIER_INSTANTIATE(P) template class CheckpointSaver<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

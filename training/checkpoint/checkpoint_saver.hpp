@@ -12,27 +12,26 @@
 
 namespace espalier {
 
-/// The saves of a run. With checkpoint.async the state is copied, and a thread writes the copy while training goes on;
-/// that thread makes no MPI calls, and no other calls HDF5 meanwhile. All ranks agree at the boundaries of steps:
-/// there a save that is written everywhere is published, and there a write that failed anywhere is an error.
-/// save(), poll() and drain() are collective over the mesh.
-template <class P>
+/// The saves of a run. With checkpoint.async the state is copied, and a thread writes the copy while training
+/// continues; that thread makes no MPI calls, and no other thread calls HDF5 meanwhile. All ranks agree between steps:
+/// then a save that all ranks have written is published, and a write that failed on any rank is an error. save(),
+/// poll() and drain() are collective over the mesh.
 class CheckpointSaver {
  public:
   using Note = std::function<void(const std::string&)>;
 
   /// Allocates the copy, if one is to be made. What is given must outlive it. `owner`: the id of the run, on all ranks.
   /// `while_waiting` is called by all ranks, some times a second, while they wait for a save in flight.
-  CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer<P>& trainer,
+  CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer& trainer,
                   Note note, std::string owner = {}, std::function<void()> while_waiting = {});
   ~CheckpointSaver();  ///< gives up a save that is being written
 
   /// Saves the trainer's state of now. Returns when it is published, with checkpoint.async when it is copied; then
   /// waits for the save before, if that is still being written. @throws Error (write), also of the save before;
-  /// (numerical) where the state is none to go on from (checkpoint_info()).
+  /// (numerical) where the state is none to resume from (checkpoint_info()).
   void save();
 
-  /// At the boundary of a step: publishes what has been written meanwhile. @throws Error (write).
+  /// Call between steps: publishes a save that all ranks have written. @throws Error (write).
   void poll();
 
   /// Waits for the save in flight, if there is one, and publishes it. @throws Error (write).
@@ -42,7 +41,7 @@ class CheckpointSaver {
   /// renamed if it is published already, so that nothing resumes from it. @throws Error (numerical) then.
   void judge(double validation_loss);
 
-  /// Seconds for which saves have held up training since this was asked last.
+  /// Seconds for which saves have blocked training since the last call.
   double take_seconds() { return std::exchange(seconds_, 0.0); }
 
  private:
@@ -56,13 +55,13 @@ class CheckpointSaver {
   const RunConfig& config_;
   Path checkpoints_;
   const ProcessMesh& mesh_;
-  Trainer<P>& trainer_;
+  Trainer& trainer_;
   Note note_;
   std::string owner_;
   std::function<void()> while_waiting_;
   double seconds_ = 0;
   Index waits_ = 0;
-  std::optional<StateCopy<State<Compute<P>>>> copy_;
+  std::optional<StateCopy> copy_;
   std::unique_ptr<BackgroundSave> in_flight_;  // last: its thread reads the copy
 };
 

@@ -28,7 +28,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, cons
                                                         : name == "byte" ? name
                                                                          : beside.string());
   if (!name.empty() && tokenizer->name() != name)
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data is of another tokenizer",
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's data were made with another tokenizer",
                                        .where = given.empty() ? beside.string() : "--tokenizer " + given,
                                        .got = tokenizer->name(),
                                        .wanted = name,

@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// Of the coarser of the two precisions, when the run goes on in another.
+// Of the coarser of the two precisions, when the run resumes in another.
 double tolerance_between(const std::string& stored, ScalarType own) {
   if (stored.empty())
     return next_loss_tolerance(own);
@@ -36,8 +36,7 @@ double next_loss_tolerance(ScalarType compute) {
   return 0;
 }
 
-template <class P>
-double require_finite_loss(Trainer<P>& trainer) {
+double require_finite_loss(Trainer& trainer) {
   const Index samples = trainer.next_samples();
   const double next = trainer.next_loss(samples);
   if (std::isfinite(next) || (trainer.steps_done() > 0 && std::isfinite(trainer.past_loss(samples))))
@@ -51,47 +50,36 @@ double require_finite_loss(Trainer<P>& trainer) {
        .todo = "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
 }
 
-template <class P>
-void store_next_loss(nlohmann::json& state, Trainer<P>& trainer) {
+void store_next_loss(nlohmann::json& state, Trainer& trainer) {
   const Index samples = trainer.next_samples();
   const double loss = require_finite_loss(trainer);
   if (std::isfinite(loss))  // JSON knows no other numbers
-    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(scalar_type_of<Compute<P>>())}};
+    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(trainer.compute_type())}};
 }
 
-template <class P>
-void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint,
-                     Trainer<P>& trainer, const std::function<void(const std::string&)>& note) {
+void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint, Trainer& trainer,
+                     const std::function<void(const std::string&)>& note) {
   if (!next) {
     note(
-        "the checkpoint holds no loss to check the resume by (checkpoint.check_loss was off, or the loss was no finite "
-        "number)");
+        "the checkpoint has no loss to check the resume with (checkpoint.check_loss was off, or the loss was not "
+        "finite)");
     return;
   }
   const auto [samples, stored, compute] = *next;
   const double found = trainer.next_loss(samples);
-  const double tolerance = tolerance_between(compute, scalar_type_of<Compute<P>>());
+  const double tolerance = tolerance_between(compute, trainer.compute_type());
   const double difference = std::abs(found - stored);
   if (!(difference <= tolerance * std::abs(stored)))  // nor when it is not a number
-    throw Error(
-        ExitCode::checkpoint,
-        {.what = "the resumed model is not the one that was saved: the next samples have another loss",
-         .where = checkpoint,
-         .got = fmt::format("{:.9g} over {} samples", found, samples),
-         .wanted = fmt::format("{:.9g}, within {:g} of it", stored, tolerance),
-         .todo = "have the token files changed? does `espalier checkpoint verify` pass, and `espalier verify` on "
-                 "this machine? From an older checkpoint: --resume CHECKPOINT. Without this check: "
-                 "checkpoint.check_loss=false"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "the resumed model is not the saved one: the loss of the next samples differs",
+                 .where = checkpoint,
+                 .got = fmt::format("{:.9g} over {} samples", found, samples),
+                 .wanted = fmt::format("{:.9g}, within {:g} of it", stored, tolerance),
+                 .todo = "check whether the token files have changed; run `espalier checkpoint verify`, and `espalier "
+                         "verify` on this machine. To use an older checkpoint: --resume CHECKPOINT. To skip this "
+                         "check: checkpoint.check_loss=false"});
   note(fmt::format("the next {} samples have the loss that was stored: {:.6g} ({:.1e} off)", samples, found,
                    difference / std::abs(stored)));
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                                  \
-  template double require_finite_loss<P>(Trainer<P>&);                                                           \
-  template void store_next_loss<P>(nlohmann::json&, Trainer<P>&);                                                \
-  template void check_next_loss<P>(const std::optional<StoredState::NextLoss>&, const std::string&, Trainer<P>&, \
-                                   const std::function<void(const std::string&)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -12,19 +12,19 @@
 
 namespace espalier {
 
-/// DIRECTORY/step-XXXXXXXX, published from what all ranks hold: each rank that has blocks writes them to its own file,
-/// or to one that it shares with its neighbours, the others nothing. In three parts, so that the second can go on
-/// behind the training: begin, write every turn, publish. MPI carries names and checksums only, never data.
+/// A sharded save of DIRECTORY/step-XXXXXXXX: each rank that has blocks writes them to its own file, or to one that it
+/// shares with its neighbours. It has three parts: begin, write every turn, publish. The second may run on a thread
+/// during training. MPI carries names and checksums only, never data.
 class ShardedSave {
  public:
   /// Before the first byte rank 0 proves that every element of every tensor has exactly one writer; `tensors` names
   /// those that this rank knows of, so that one that nobody writes is found, too. The blocks' data must stay as they
-  /// are until the last turn is over. `kept`: those that stay, for advice where there is no room. Collective. @throws
+  /// are until the last turn is over. `kept`: those that stay, for advice where there is no space. Collective. @throws
   /// Error on every rank, when any failed.
   ShardedSave(const Path& directory, CheckpointInfo info, std::vector<TensorBlock> blocks,
               const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file = 1,
               const KeptCheckpoints& kept = {});
-  /// Unless it was published, nothing of it stays.
+  /// Removes the save, unless it was published.
   ~ShardedSave();
   ShardedSave(const ShardedSave&) = delete;
   ShardedSave& operator=(const ShardedSave&) = delete;

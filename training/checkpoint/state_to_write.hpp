@@ -9,44 +9,40 @@
 
 namespace espalier {
 
-/// One array of the training state, and the runs of it that this rank writes.
-template <class S>
-struct CountedArray {
-  FlatArray<S> array;
-  std::vector<IndexRange> counted;
+/// One array of the training state, and its unique ranges, which this rank writes.
+struct UniqueArray {
+  FlatArray array;
+  std::vector<IndexRange> unique;
 };
 
 /// What this rank writes of the training state, and the host memory it lies in.
-template <class S>
 struct StateToWrite {
   std::vector<TensorBlock> blocks;
-  std::vector<std::string> tensors;      ///< that this rank knows of
-  std::vector<HostTensor<S, 1>> memory;  ///< of view_state()
+  std::vector<std::string> tensors;                  ///< that this rank knows of
+  std::vector<HostTensor<unsigned char, 1>> memory;  ///< of view_state()
 };
 
 /// The arrays themselves, where the host can read them; copies of whole arrays elsewhere.
-template <class S>
-StateToWrite<S> view_state(const ExecSpace& exec, const std::vector<Parameter>& parameters,
-                           const std::vector<CountedArray<S>>& arrays);
+StateToWrite view_state(const ExecSpace& exec, const std::vector<Parameter>& parameters,
+                        const std::vector<UniqueArray>& arrays);
 
-/// A copy of what this rank writes, and nothing more: training may go on while it is written. Its memory is entered in
-/// the ledger and made once, so that a save costs a copy and no page faults.
-template <class S>
+/// A copy of what this rank writes, so that training can continue meanwhile. Its memory is entered in the ledger and
+/// allocated once, so that a save costs a copy and no page faults.
 class StateCopy {
  public:
   /// @throws Error (ExitCode::memory) when the budget of the ledger would be exceeded.
-  StateCopy(const std::vector<Parameter>& parameters, const std::vector<CountedArray<S>>& arrays);
+  StateCopy(const std::vector<Parameter>& parameters, const std::vector<UniqueArray>& arrays);
 
-  /// Takes the arrays' values. The blocks stay where they are.
+  /// Copies the values of the arrays. The blocks keep their addresses.
   void take(const ExecSpace& exec);
-  const StateToWrite<S>& state() const { return state_; }
+  const StateToWrite& state() const { return state_; }
 
  private:
-  using Pinned = Kokkos::View<S*, Kokkos::LayoutRight, compat::PinnedHostSpace>;
+  using Pinned = Kokkos::View<unsigned char*, Kokkos::LayoutRight, compat::PinnedHostSpace>;
 
-  std::vector<CountedArray<S>> arrays_;
+  std::vector<UniqueArray> arrays_;
   std::vector<Pinned> copies_;  // by array; a device fills them at full speed
-  StateToWrite<S> state_;
+  StateToWrite state_;
 };
 
 }  // namespace espalier

@@ -14,8 +14,8 @@
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/config/with_compute_type.hpp"
-#include "training/step/kept_kernels.hpp"
 #include "training/step/loss_scaler.hpp"
+#include "training/step/matmul_choices.hpp"
 #include "training/step/spike_guard.hpp"
 
 namespace espalier {
@@ -57,13 +57,13 @@ void require_model_of_tensors(const std::string& config, const CheckpointReader&
     all = all && reader.read("model", key, size, {1, Index{1} << 31});
   if (!all || reader.has_problems())
     throw std::runtime_error("\"config\": " + (all ? reader.problems().front() : "[model] is not whole"));
-  if (const std::vector<std::string> wrong = problems(shape); !wrong.empty())
-    throw std::runtime_error("\"config\": " + wrong.front());
+  if (const std::vector<BrokenRule> broken = broken_rules(shape); !broken.empty())
+    throw std::runtime_error("\"config\": " + broken.front().sentence());
   const auto require_shape = [&](const std::string& name, const std::vector<Index>& wanted) {
     const std::string stored = "weights/" + name;
     if (!checkpoint.contains(stored) || checkpoint.tensor(stored).global_shape != wanted)
       throw std::runtime_error(fmt::format(
-          "\"config\" wants {} of ({}), which is {}", name, fmt::join(wanted, ", "),
+          "\"config\" needs {} of ({}), which is {}", name, fmt::join(wanted, ", "),
           checkpoint.contains(stored) ? fmt::format("({})", fmt::join(checkpoint.tensor(stored).global_shape, ", "))
                                       : "not there"));
   };
@@ -114,7 +114,7 @@ void require_equal(const char* what, Index stated, Index wanted, const std::stri
 StoredState state_from(const json& json, Index step) {
   StoredState state;
   const bool is_reference =
-      json.contains("token_files");  // a step of `espalier verify --save`, which no run goes on from
+      json.contains("token_files");  // a step of `espalier verify --save`, which no run resumes from
   state.step = is_reference ? step : field<Index>(json, "step", steps_range);
   require_equal("step", state.step, step, "the manifest");
   state.config = field<std::string>(json, "config", LargestFile::config);
@@ -148,7 +148,7 @@ StoredState state_from(const json& json, Index step) {
   if (const Index skipped = scaler.skipped() + guard.skipped(); skipped > steps_taken)
     throw std::runtime_error(fmt::format("\"skipped\" is {} in all, and {} steps are taken", skipped, steps_taken));
   if (json.contains("matmul_kernels"))
-    kept_kernels(list_field(json, "matmul_kernels"), "", 0);
+    kernels_for_rank(list_field(json, "matmul_kernels"), "", 0);
   return state;
 }
 
@@ -156,12 +156,12 @@ StoredState state_from(const json& json, Index step) {
 
 StoredState read_state(const CheckpointReader& checkpoint) {
   const auto refusal = [&](const std::string& reason) {
-    return Error(ExitCode::checkpoint, {.what = "the state of a checkpoint cannot be used",
-                                        .where = (checkpoint.path() / "manifest.json").string(),
-                                        .got = reason,
-                                        .wanted = "the fields of docs/checkpoint_format.md, each in its range and in "
-                                                  "agreement with the others",
-                                        .todo = "use an older checkpoint; this one was damaged or forged"});
+    return Error(ExitCode::checkpoint,
+                 {.what = "the state of a checkpoint cannot be used",
+                  .where = (checkpoint.path() / "manifest.json").string(),
+                  .got = reason,
+                  .wanted = "the fields of docs/checkpoint_format.md, each in its range and consistent with the others",
+                  .todo = "use an older checkpoint; this one was damaged or forged"});
   };
   try {
     StoredState state = state_from(checkpoint.state(), checkpoint.info().step);

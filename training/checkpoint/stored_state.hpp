@@ -12,8 +12,7 @@
 
 namespace espalier {
 
-/// What a checkpoint of a training holds beside its tensors: every field of its type and within its range, and in
-/// agreement with the others.
+/// What a training checkpoint holds beside its tensors. All fields are checked: types, ranges, and that they agree.
 struct StoredState {
   struct NextLoss {
     Index samples = 0;

@@ -62,7 +62,7 @@ class ReadingVisitor : public KeyReader {
     }
   }
 
-  /// What values of [parallel] say wrongly: to be told after what they contradict.
+  /// Wrong values of [parallel], reported after what they contradict.
   void report_unread() const {
     for (const auto& [key, message] : unread_)
       reader_.problem("parallel", key, message);

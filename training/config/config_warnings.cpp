@@ -13,10 +13,6 @@
 namespace espalier {
 namespace {
 
-bool is_16_bits(const RunConfig& c) {
-  return c.layout.precision == Precision::bf16 || c.layout.precision == Precision::fp16;
-}
-
 // Libraries that are named, and have no kernels for the compute type: a run takes others in their place.
 void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warnings) {
   const auto warn = [&](const char* key, const std::string& name, const char* does, const char* instead) {
@@ -28,14 +24,14 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
     warn("matmul", matmul, "rounds only fp32 matmuls", "it does what \"cublaslt\" does");
   if (matmul == "onednn" && c.layout.precision == Precision::fp64)
     warn("matmul", matmul, "has no fp64 matmuls", "another library multiplies");
-  if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c))
+  if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c.layout.precision))
     warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
-  if (c.run.attention == "cudnn" && !is_16_bits(c))
-    warn("attention", c.run.attention, "computes in 16 bits alone", "our own kernels do its work");
+  if (c.run.attention == "cudnn" && !is_16_bits(c.layout.precision))
+    warn("attention", c.run.attention, "computes only in 16 bits", "our own kernels do its work");
   if (const std::string reason = why_not_cudnn(c);
-      !exec_is_host && !reason.empty() && c.run.attention != "own" && is_16_bits(c))
+      !exec_is_host && !reason.empty() && c.run.attention != "own" && is_16_bits(c.layout.precision))
     warnings.push_back(
-        fmt::format("cuDNN is left out: {}; our own kernels compute attention, many times slower", reason));
+        fmt::format("cuDNN cannot be used: {}; our own kernels compute attention, many times slower", reason));
 }
 
 }  // namespace
@@ -54,15 +50,15 @@ std::vector<std::string> compute_warnings(const RunConfig& c) {
   if (c.layout.precision != Precision::fp16 && c.precision.loss_scale != LossScaleConfig{})
     warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
                                    to_string(c.layout.precision)));
-  if (!is_16_bits(c) && (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
-    warnings.push_back(
-        fmt::format("precision.residual and precision.gradient_reduction do nothing: compute is {}, of which the state "
-                    "is as well",
-                    to_string(c.layout.precision)));
+  if (!is_16_bits(c.layout.precision) &&
+      (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
+    warnings.push_back(fmt::format(
+        "precision.residual and precision.gradient_reduction do nothing: compute is {}, and so is the state",
+        to_string(c.layout.precision)));
   warn_of_other_libraries(c, warnings);
   for (const auto& [key, sentence] : absent_libraries(c))
-    warnings.push_back(fmt::format(
-        "run.{}: {}: a run needs one that has it; memory is predicted without what it works in", key, sentence));
+    warnings.push_back(fmt::format("run.{}: {}: a run needs one that has it; memory is predicted without its workspace",
+                                   key, sentence));
   return warnings;
 }
 
@@ -75,8 +71,13 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.emplace_back("parallel.keep_gathered does nothing: zero_stage is not 3");
   if (c.layout.shard_over == ShardOver::node && c.layout.zero_stage == 0)
     warnings.emplace_back("parallel.shard_over does nothing: zero_stage is 0");
-  else if (replicas > 1 && c.layout.zero_stage > 0 && make_run_layout(c, world_size).zero_stage == 0)
-    warnings.emplace_back("parallel.zero_stage does nothing: with shard_over = \"node\", a node has one replica");
+  else if (c.layout.shard_over == ShardOver::node && replicas > 1) {
+    const Layout layout = make_run_layout(c, world_size);
+    if (layout.zero_stage == 0)
+      warnings.emplace_back("parallel.zero_stage does nothing: with shard_over = \"node\", a node has one replica");
+    else if (layout.shards() == layout.data)
+      warnings.emplace_back("parallel.shard_over = \"node\" does nothing: all replicas are on one node");
+  }
   if (c.layout.sequence_parallel && c.layout.tensor == 1)
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
   if (c.layout.pipeline == 1 && !c.layout.layers.empty())
@@ -86,9 +87,9 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   const Index microbatches = c.layout.global_batch / std::max<Index>(1, c.layout.micro_batch * replicas);
   if (c.layout.pipeline > 1 && microbatches < c.layout.pipeline)
     warnings.push_back(
-        fmt::format("{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
+        fmt::format("with {}, at most {} of {} stages are busy: lower batch.micro_batch_size, or raise "
                     "batch.global_batch_size",
-                    microbatches, microbatches, c.layout.pipeline));
+                    counted(microbatches, "micro-batch"), microbatches, c.layout.pipeline));
   if (c.optimizer.warmup_steps >= c.total_steps())
     warnings.push_back(
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",

@@ -22,7 +22,7 @@ namespace espalier {
 namespace {
 
 constexpr const char* key_in_state = "data_files";
-constexpr std::size_t most_notes = 8;  // a data set may have thousands of files
+constexpr std::size_t max_notes = 8;  // a data set may have thousands of files
 
 using Note = std::function<void(const std::string&)>;
 using Fingerprint = TokenFile::Fingerprint;
@@ -54,10 +54,10 @@ std::string text_of(const Fingerprint& file) {
 
 // The first of the notes, and how many follow.
 void note_first(const std::vector<std::string>& notes, const char* what, const Note& note) {
-  for (std::size_t i = 0; i < std::min(notes.size(), most_notes); ++i)
+  for (std::size_t i = 0; i < std::min(notes.size(), max_notes); ++i)
     note(notes[i]);
-  if (notes.size() > most_notes)
-    note(fmt::format("and {} more", counted(static_cast<Index>(notes.size() - most_notes), what)));
+  if (notes.size() > max_notes)
+    note(fmt::format("and {} more", counted(static_cast<Index>(notes.size() - max_notes), what)));
 }
 
 void note_repeated_files(const std::vector<std::string>& train, const Note& note) {
@@ -67,7 +67,8 @@ void note_repeated_files(const std::vector<std::string>& train, const Note& note
   std::vector<std::string> notes;
   for (const auto& [path, count] : times)
     if (count > 1)
-      notes.push_back(fmt::format("warning: data.train names {} {} times: its tokens are drawn as often", path, count));
+      notes.push_back(fmt::format(
+          "warning: data.train names {} {} times, so its tokens are read that many times as often", path, count));
   note_first(notes, "repeated file", note);
 }
 
@@ -80,8 +81,9 @@ void note_files_in_both(const std::vector<std::string>& train, const std::vector
   std::vector<std::string> notes;
   for (std::size_t i = 0; i < validation.size(); ++i)
     if (const auto same = trained.find(contents["validation"][i].dump()); same != trained.end())
-      notes.push_back(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
-                                  validation[i], same->second));
+      notes.push_back(
+          fmt::format("warning: the validation file {} is also used for training: it has the same tokens as {}",
+                      validation[i], same->second));
   note_first(notes, "such file", note);
 }
 

@@ -23,7 +23,7 @@ Index total_bytes(const std::vector<TokenFile>& files);
 /// Size and checksums of each token file, for the checkpoints: {"train": [{"bytes": 1, "sample": "...", "whole":
 /// "..."}], "validation": []}, in the order of the config. "whole" is of all tokens; it is absent where the file has no
 /// checksum of its own and the files are larger than data.check_limit together. "sample" is of 64 pieces all over the
-/// file, "index" of Megatron's .idx. `note` is told how each is read, and which files are in both lists. Rank 0 reads,
+/// file, "index" of Megatron's .idx. `note` gets how each is read, and which files are in both lists. Rank 0 reads,
 /// all ranks know. Collective.
 /// @throws Error (data).
 nlohmann::json describe_data_files(const RunConfig& config, const Communicator& world,

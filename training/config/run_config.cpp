@@ -42,7 +42,7 @@ template <class L, class Visitor>
 void visit_batch(L& layout, Visitor&& v) {
   v.integer("global_batch_size", layout.global_batch, batch_size, "sequences per step, over all replicas");
   v.integer("micro_batch_size", layout.micro_batch, batch_size,
-            "sequences per forward pass; not given: up to 8, as divisible");
+            "sequences per forward pass; not given: the largest divisor up to 8");
 }
 
 template <class L, class Visitor>
@@ -61,16 +61,16 @@ void visit_parallel(L& layout, Visitor&& v) {
            "activations that backward computes again (docs/memory.md)");
   v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
   v.integer("zero_stage", layout.zero_stage, {0, 3},
-            "ZeRO: replicas share 1 the optimizer state, 2 also gradients, 3 also weights");
+            "ZeRO; 1: replicas share the optimizer state; 2: also gradients; 3: also weights");
   v.choice("shard_over", layout.shard_over, shard_overs,
-           "replicas that share one copy of what ZeRO shards: all, or those of a node");
+           "which replicas share one copy of what ZeRO shards: all, or those of a node");
   v.boolean("keep_gathered", layout.keep_gathered, "ZeRO-3: gather each layer once a step, not for each use");
   v.order("order", layout.order, "order of the mesh axes in the rank numbers, fastest first");
 }
 
 template <class L, class Visitor>
 void visit_compute(L& layout, Visitor&& v) {
-  v.choice("compute", layout.precision, compute_types, "type of weights and activations; fp64 for proofs");
+  v.choice("compute", layout.precision, compute_types, "type of weights and activations; fp64 is for tests");
 }
 
 // Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
@@ -78,7 +78,7 @@ void visit_compute(L& layout, Visitor&& v) {
 template <class Config, class Visitor>
 void visit_keys(Config& c, Visitor&& v) {
   v.section("model", "The shape. A preset sets all of it; single keys override.");
-  v.choice("preset", c.model.preset, trainable_preset_names(), "named shape");
+  v.choice("preset", c.model.preset, trainable_preset_names(), "name of a shape");
   v.preset(c.model);
   visit_model(c.model.shape, v);
 
@@ -86,17 +86,18 @@ void visit_keys(Config& c, Visitor&& v) {
   v.strings("train", c.data.train, "files to train on, or patterns of files");
   v.strings("validation", c.data.validation, "files to validate on");
   v.text("tokenizer", c.data.tokenizer,
-         "that made them: file or directory, copied into the run; \"\": that of --init-from, or bytes");
+         "the tokenizer of these files: a file or directory, copied into the run; \"\": that of --init-from, or bytes");
   v.choice("documents", c.data.documents, document_modes,
-           "separate: no token sees one of another document, and positions restart");
+           "separate: a token sees no other document, and positions restart in each");
   v.integer("document_end", c.data.document_end, {-1, LargestModel::vocabulary - 1},
             "token id that ends documents in files that do not state them; -1: none");
-  v.reals("weights", c.data.weights, {0, 1e9}, "share of each entry of train in the samples; []: by their sizes");
-  v.reals("epochs", c.data.epochs, {0, 1e9}, "instead: how often each is read while others are read once");
+  v.reals("weights", c.data.weights, {0, 1e9}, "share of the samples that each entry of train gets; []: by size");
+  v.reals("epochs", c.data.epochs, {0, 1e9},
+          "instead of weights: how often each entry is read, relative to the others");
   v.real("validation_fraction", c.data.validation_fraction, {0, 0.99},
-         "share of the documents of train that validates instead");
+         "share of the documents of train that is held out for validation");
   v.bytes("check_limit", c.data.check_limit, not_negative,
-          "at each launch, files up to this total size are compared with their checksums");
+          "each launch compares the files with their checksums, up to this total size");
 
   v.section("batch", "");
   visit_batch(c.layout, v);
@@ -113,7 +114,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
            "type of gradients sent between replicas; state: fp32 with 16-bit types");
   v.real("initial_loss_scale", c.precision.loss_scale.initial, {},
-         "fp16: first factor of the loss, a power of two up to 2^32; halved at an overflow");
+         "fp16: initial factor of the loss, a power of two up to 2^32; halved at an overflow");
   v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {}, "fp16: lower bound of the scale, a power of two");
   v.integer("loss_scale_growth_interval", c.precision.loss_scale.growth_interval, not_negative,
             "fp16: steps without overflow before the scale doubles; 0: never");
@@ -145,9 +146,9 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("stability", "Spikes and slow ranks (docs/stability.md).");
   v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-           "continue: record it; skip: no update; rollback: return to the last checkpoint, leave these samples out");
+           "continue: record it; skip: no update; rollback: return to the last checkpoint and skip these samples");
   v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
-            "steps that a step is compared with; 0: only values that are not finite are spikes");
+            "number of steps that a step is compared with; 0: only values that are not finite are spikes");
   v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true}, "robust z-score of a spike");
   v.integer("max_skips", c.stability.max_skips, not_negative, "skips in a row; one more ends the run (5)");
   v.integer("max_rollbacks", c.stability.max_rollbacks, not_negative,
@@ -159,7 +160,7 @@ void visit_keys(Config& c, Visitor&& v) {
          "a rank slower than its peers by this share, twice in a row, is reported");
 
   v.section("run", "");
-  v.text("directory", c.run.directory, "all files of the run");
+  v.text("directory", c.run.directory, "directory for all files of the run");
   v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: set by tokens");
   v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: set by steps");
   v.seconds("max_duration", c.run.max_duration, {0, 1e12}, "save and stop after this time (\"2h\"); 0: never");
@@ -171,7 +172,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.strings("sample_prompts", c.run.sample_prompts, "texts to continue; []: one sample without a prompt");
   v.integer("sample_tokens", c.run.sample_tokens, positive, "tokens of a sample, each a forward pass");
   v.real("sample_temperature", c.run.sample_temperature, {0, 1000}, "0: always the most likely token");
-  v.boolean("metrics_csv", c.run.metrics_csv, "write metrics.jsonl as metrics.csv, too");
+  v.boolean("metrics_csv", c.run.metrics_csv, "also write the metrics as metrics.csv");
   v.boolean("tensorboard", c.run.tensorboard, "write events for TensorBoard into tensorboard/");
   v.bytes("device_memory", c.run.device_memory, not_negative, "memory budget of a rank (\"16G\"); 0: none");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
@@ -181,8 +182,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.boolean("cuda_graphs", c.run.cuda_graphs, "GPUs: launch the kernels of a layer together");
   v.text("cluster", c.run.cluster,
          "cluster file or preset for predicted times (espalier bench machine); \"\": a rough guess");
-  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step in trace/");
-  v.integer("trace_steps", c.run.trace_steps, not_negative, "steps in trace/; 0: none");
+  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is traced, into trace/");
+  v.integer("trace_steps", c.run.trace_steps, not_negative, "number of traced steps; 0: none");
 }
 
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
@@ -252,7 +253,7 @@ LearningRate RunConfig::learning_rate() const {
 RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
                           Libraries libraries, const RunConfig::Emulate& emulate) {
   ConfigReader reader(file, overrides);
-  reader.refuse("emulate", "is no part of a config; give these keys to train with --emulate, as FILE or key=value");
+  reader.refuse("emulate", "is not allowed in a config; give these keys to train with --emulate, as FILE or key=value");
   return resolve(reader, world_size, libraries, emulate);
 }
 
@@ -310,11 +311,12 @@ void require_known_keys(const Path& run_directory, const std::string& program) {
     read_emulate_keys(reader, config.emulate);
     reader.finish();
   } catch (const Error& error) {
-    throw Error(ExitCode::data, {.what = error.report().what,
-                                 .where = file.string(),
-                                 .wanted = "keys of this version (`espalier train --keys`)",
-                                 .todo = "take the file from a copy, or read the run with the version that wrote it" +
-                                         (program.empty() ? program : ": " + program)});
+    throw Error(ExitCode::data,
+                {.what = error.report().what,
+                 .where = file.string(),
+                 .wanted = "keys of this version (`espalier train --keys`)",
+                 .todo = "restore the file from a copy, or read the run with the version that wrote it" +
+                         (program.empty() ? program : ": " + program)});
   }
 }
 

@@ -55,7 +55,7 @@ struct RunConfig {
   Layout layout = {.data = 0, .micro_batch = 8, .global_batch = 8, .precision = espalier::Precision::fp32};
   Index ranks_per_node = 0;  ///< of the job, not of a file; 0: not known. See training/config/shard_over.hpp
   /// Of tests, not of a file: gradients of more replicas are summed in two levels, see first_level_replicas().
-  int most_summed_at_once = default_most_summed_at_once;
+  int max_summed_at_once = default_max_summed_at_once;
   Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
 
   struct Precision {
@@ -186,7 +186,7 @@ std::vector<std::string> model_keys(const ModelConfig& model);
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);
 
 /// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
-/// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known
+/// from another, and what the rest means there is unknown. @param program that wrote the run, as far as it is known
 void require_known_keys(const Path& run_directory, const std::string& program);
 
 /// The resolved config as TOML, each key with its comment; parse_run_config() reads it back equal. What is emulated

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "core/error.hpp"
+#include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_check.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/shard_over.hpp"
@@ -17,36 +17,16 @@
 
 namespace espalier {
 
-std::vector<Index> balanced_layers(const RunConfig& config, const std::function<LayerCosts(Recompute)>& costs) {
-  const Layout& layout = config.layout;
-  std::map<Recompute, LayerCosts> by_mode;
-  std::vector<LayerCosts> by_part;
-  for (int part = 0; part < layout.num_parts(); ++part) {
-    const Recompute mode = layout.recompute_of(part % layout.pipeline);
-    if (!by_mode.contains(mode))
-      by_mode[mode] = costs(mode);
-    by_part.push_back(by_mode[mode]);
-  }
-  return balance_layers(config.model.shape.num_layers, by_part);
-}
-
 Layout make_run_layout(const RunConfig& config, int world_size) {
   Layout layout = config.layout;
-  const MeshLayout mesh = make_layout(world_size, layout.tensor, layout.data, layout.pipeline, layout.order);
-  layout.data = mesh.degree(Axis::dp);
-  layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
-  layout.shard_replicas = shard_replicas(config, mesh);
-  layout.zero_stage = layout.data > 1 && layout.shard_replicas != 1 ? layout.zero_stage : 0;
-  layout.first_level_replicas = layout.mesh().has_copies() ? 0 : first_level_replicas(config, mesh);
+  layout.data = make_layout(world_size, layout.tensor, layout.data, layout.pipeline, layout.order).degree(Axis::dp);
+  layout.sequence_parallel = layout.splits_rows();
+  layout.zero_stage = layout.acting_zero_stage();
+  layout = with_shards(config, layout);
   layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
-  const Index num_layers = config.model.shape.num_layers;
-  if (layout.assignment == Assignment::round_robin) {
-    layout.virtual_stages = static_cast<int>(num_layers / layout.pipeline);
-    layout.layers.assign(static_cast<std::size_t>(num_layers), 1);
-  } else if (layout.layers.empty() || layout.pipeline == 1) {
-    layout.layers = balanced_layers(
-        config, [&](Recompute mode) { return layer_flops(config.model.shape, config.sequence_length, mode); });
-  }
+  if (layout.assignment == Assignment::round_robin)
+    layout.virtual_stages = static_cast<int>(config.model.shape.num_layers / layout.pipeline);
+  layout.layers = part_layers(config.model.shape, config.sequence_length, layout);
   std::vector<Recompute>& by_stage = layout.recompute_per_stage;
   if (!by_stage.empty() && std::ranges::count(by_stage, by_stage.front()) == std::ssize(by_stage)) {
     layout.recompute = by_stage.front();
@@ -56,17 +36,20 @@ Layout make_run_layout(const RunConfig& config, int world_size) {
 }
 
 ModelWork first_rank_work(const RunConfig& config, const Layout& layout) {
-  return model_work<Fp32>(config.model.shape,
-                          make_block_shape(config.model.shape, layout.tensor, layout.sequence_parallel,
-                                           layout.micro_batch, config.sequence_length));
+  return model_work(config.model.shape, make_block_shape(config.model.shape, layout.tensor, layout.sequence_parallel,
+                                                         layout.micro_batch, config.sequence_length));
 }
 
 std::optional<ScalarType> wire_type(const RunConfig& config) {
-  if (config.precision.gradient_reduction == "state")
-    return std::nullopt;
-  return with_compute_type(config.layout.precision, []<class T>() -> std::optional<ScalarType> {
-    return has_masters<T> ? std::optional(scalar_type_of<T>()) : std::nullopt;
-  });
+  const ScalarType compute = compute_type_of(config.layout.precision);
+  return config.precision.gradient_reduction == "state" || is_state_type(compute) ? std::nullopt
+                                                                                  : std::optional(compute);
+}
+
+TrainingTypes types_of(const RunConfig& config) {
+  TrainingTypes types{.compute = compute_type_of(config.layout.precision), .wire = wire_type(config)};
+  types.residual = config.precision.residual == "state" ? types.state() : types.compute;
+  return types;
 }
 
 UnitBuffers unit_buffers(const Layout& layout, int stage) {
@@ -83,18 +66,8 @@ ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, in
                          message_scale(config.emulate, Axis::dp));
 }
 
-namespace {
-
-PipelineShape pipeline_shape(const RunConfig& config, const Layout& layout) {
-  PipelineShape shape = layout.pipeline_shape();
-  shape.ties_embeddings = config.model.shape.tied_embeddings;
-  return shape;
-}
-
-}  // namespace
-
 std::vector<PipelineSchedule> make_schedules(const RunConfig& config, const Layout& layout) {
-  std::vector<PipelineSchedule> stages = make_schedules(pipeline_shape(config, layout));
+  std::vector<PipelineSchedule> stages = make_schedules(layout.pipeline_shape(config.model.shape.tied_embeddings));
   if (layout.tensor == 1)
     return stages;
   const ModelWork work = first_rank_work(config, layout);
@@ -117,7 +90,8 @@ void require_proven(const RunConfig& config, const Layout& layout, const std::ve
   std::vector<const PipelineSchedule*> ranks;
   for (int rank = 0; rank < mesh.size(); ++rank)
     ranks.push_back(&stages[static_cast<std::size_t>(mesh.coordinates(rank)[Axis::pp])]);
-  std::vector<std::string> problems = check_schedules(ranks, mesh, pipeline_shape(config, layout));
+  std::vector<std::string> problems =
+      check_schedules(ranks, mesh, layout.pipeline_shape(config.model.shape.tied_embeddings));
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const PipelineSchedule& schedule = stages[static_cast<std::size_t>(stage)];
     const UnitList units = unit_list(layout, stage, schedule);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "models/cost.hpp"
@@ -22,12 +21,10 @@ Layout make_run_layout(const RunConfig& config, int world_size);
 /// What the layers of a layout do on the first rank of a tensor group, in fp32.
 ModelWork first_rank_work(const RunConfig& config, const Layout& layout);
 
-/// Layers of each stage (chunk by chunk in forward order), balanced by what the items of the model cost under the
-/// recomputation of the stage that they lie on. `costs` is asked once for each mode.
-std::vector<Index> balanced_layers(const RunConfig& config, const std::function<LayerCosts(Recompute)>& costs);
-
 /// The 16-bit type in which gradients travel; none where they travel as they are.
 std::optional<ScalarType> wire_type(const RunConfig& config);
+
+TrainingTypes types_of(const RunConfig& config);
 
 /// How the gradients of a stage are reduced.
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);

@@ -33,11 +33,12 @@ int ranks_per_node(const Communicator& world, const Communicator& host) {
   const int most = all_reduce(world, host.size(), ReduceOp::max);
   const auto largest_of = [&](int value) { return all_reduce(world, value, ReduceOp::max); };
   const auto refuse = [&](const std::string& got) {
-    throw Error(ExitCode::usage, {.what = "the nodes of this job do not hold their ranks alike",
-                                  .where = setting,
-                                  .got = got,
-                                  .wanted = "as many ranks on each node, with consecutive numbers",
-                                  .todo = "start as many ranks on each node, or set parallel.shard_over = \"all\""});
+    throw Error(ExitCode::usage,
+                {.what = "the nodes of this job do not have the same number of consecutive ranks",
+                 .where = setting,
+                 .got = got,
+                 .wanted = "the same number of ranks on each node, with consecutive numbers",
+                 .todo = "start the same number of ranks on each node, or set parallel.shard_over = \"all\""});
   };
   const int odd_rank = largest_of(host.size() == most ? -1 : world.rank());
   const int its_ranks = largest_of(odd_rank == world.rank() ? host.size() : 0);
@@ -53,35 +54,28 @@ int ranks_per_node(const Communicator& world, const Communicator& host) {
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world) {
   if (config.layout.shard_over == ShardOver::node && known_ranks_per_node(config) == 0)
     config.ranks_per_node = ranks_per_node(world, host_ranks(world));
-  else if (known_ranks_per_node(config) == 0 && world.size() > config.most_summed_at_once)
+  else if (known_ranks_per_node(config) == 0 && world.size() > config.max_summed_at_once)
     config.ranks_per_node = ranks_of_like_nodes(world, host_ranks(world));
   if (world.context().device_links != nullptr)
-    config.most_summed_at_once = world.size();
+    config.max_summed_at_once = world.size();
 }
 
-int first_level_replicas(const RunConfig& config, const MeshLayout& mesh) {
-  return first_level_replicas(mesh, static_cast<int>(known_ranks_per_node(config)), config.most_summed_at_once);
-}
-
-int shard_replicas(const RunConfig& config, const MeshLayout& mesh) {
-  if (config.layout.shard_over == ShardOver::all || config.layout.zero_stage == 0 || mesh.degree(Axis::dp) == 1)
-    return 0;
-  const Index ranks_per_node = known_ranks_per_node(config);
-  if (ranks_per_node == 0)
-    throw Error(ExitCode::usage, {.what = "nobody says how many ranks a node has",
+Layout with_shards(const RunConfig& config, const Layout& layout) {
+  const auto ranks_per_node = static_cast<int>(known_ranks_per_node(config));
+  if (layout.shards_within_nodes() && ranks_per_node == 0)
+    throw Error(ExitCode::usage, {.what = "the number of ranks per node is unknown",
                                   .where = setting,
-                                  .got = fmt::format("{} ranks", mesh.size()),
+                                  .got = fmt::format("{} ranks", layout.num_devices()),
                                   .wanted = "the number of ranks on each node",
                                   .todo = "espalier train CONFIG --dry-run --ranks N --ranks-per-node M"});
-  const int replicas = replicas_of_a_node(mesh, static_cast<int>(ranks_per_node));
-  if (replicas == 0)
+  if (std::string problem = why_unlike_nodes(layout, ranks_per_node); !problem.empty())
     throw Error(ExitCode::usage,
-                {.what = unlike_nodes_text(ranks_per_node, mesh.degree(Axis::dp)),
+                {.what = std::move(problem),
                  .where = setting,
-                 .got = fmt::format("{} on nodes of {} ranks", mesh.text(), ranks_per_node),
-                 .wanted = "as many replicas of each stage on every node",
+                 .got = fmt::format("{} on nodes of {} ranks", layout.mesh().text(), ranks_per_node),
+                 .wanted = "the same number of replicas of each stage on every node",
                  .todo = "change the layout or the ranks of a node, or set parallel.shard_over = \"all\""});
-  return replicas == mesh.degree(Axis::dp) ? 0 : replicas;
+  return with_shards(layout, ranks_per_node, config.max_summed_at_once);
 }
 
 }  // namespace espalier

@@ -19,12 +19,9 @@ int ranks_per_node(const Communicator& world, const Communicator& host);
 /// @throws Error: see ranks_per_node()
 void resolve_ranks_per_node(RunConfig& config, const Communicator& world);
 
-/// Layout::shard_replicas of the config on this mesh; 0: all replicas share one copy.
+/// The layout with what the nodes of the config decide, see models/layout_rules.hpp. @pre its replicas are known
 /// @throws Error (ExitCode::usage) where nobody has said how many ranks a node has, or nodes have unlike numbers of
 /// replicas
-int shard_replicas(const RunConfig& config, const MeshLayout& mesh);
-
-/// Layout::first_level_replicas of the config on this mesh.
-int first_level_replicas(const RunConfig& config, const MeshLayout& mesh);
+Layout with_shards(const RunConfig& config, const Layout& layout);
 
 }  // namespace espalier

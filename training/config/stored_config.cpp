@@ -46,7 +46,7 @@ std::vector<std::string> stored_files(const std::string& stored, const char* key
   return files;
 }
 
-// May a run go on, or begin again, with another value of this key? The same files may be found under other paths.
+// May a run resume, or begin again, with another value of this key? The same files may be found under other paths.
 class MayChange {
  public:
   MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
@@ -95,7 +95,7 @@ std::string stored_config(const CheckpointReader& checkpoint) {
     return config;
   } catch (const std::runtime_error& error) {
     const auto* const own = dynamic_cast<const Error*>(&error);
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not describe its model",
                                        .where = (checkpoint.path() / "manifest.json").string(),
                                        .got = own != nullptr ? own->report().what : error.what(),
                                        .wanted = "the config of its run, with a section [model]",
@@ -184,10 +184,10 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
         {.what = "the checkpoint belongs to a run with another config:" + refused,
          .where = checkpoint.path().string(),
          .todo = fmt::format(
-             "go back to the stored values{}, or start a new run in another run.directory{}",
+             "restore the stored values{}, or start a new run in another run.directory{}",
              other_data ? " (moved files: link them at the stored paths, ln -s NEW OLD; to train on others: --new-data)"
                         : "",
-             same_model ? " (--init-from takes over the weights)" : "")});
+             same_model ? " (--init-from loads the weights)" : "")});
   }
   return differences;
 }

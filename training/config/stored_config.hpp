@@ -38,7 +38,7 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
 /// elsewhere, or any.
 enum class DataPaths { same_files, as_many, any };
 
-/// For a run that goes on from this checkpoint: what differs, all of which may (may_change_on_resume()).
+/// For a run that resumes from this checkpoint: what differs, all of which may (may_change_on_resume()).
 /// @throws Error (usage) that lists what may not.
 std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config,
                                                DataPaths paths = DataPaths::same_files);
@@ -58,7 +58,7 @@ EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config);
 Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got = "",
                        const std::string& wanted = "");
 
-/// For a run that only takes the weights: they must mean the same. Shapes do not tell all of it: four heads or two have
+/// For a run that only takes the weights: they must mean the same. Shapes do not show all of it: four heads or two have
 /// the same weights. @throws Error (checkpoint) that lists the keys of [model] that differ.
 void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config);
 

@@ -19,7 +19,7 @@
 namespace espalier {
 namespace {
 
-constexpr Index most_ranks = 1 << 16;
+constexpr Index max_ranks = 1 << 16;
 
 // The degrees in front of another number of ranks than theirs. They are in range, each by itself.
 Index ranks_of(const Layout& c) { return Index{c.tensor} * std::max(1, c.data) * c.pipeline; }
@@ -45,7 +45,7 @@ std::string nearest_layouts(const RunConfig& c, int world_size) {
 std::string mesh_advice(const RunConfig& c, int world_size) {
   const Index wanted = ranks_of(c.layout);
   std::string start;
-  if (wanted <= most_ranks && is_valid_layout(c, static_cast<int>(wanted)))
+  if (wanted <= max_ranks && is_valid_layout(c, static_cast<int>(wanted)))
     start = fmt::format("start on {}{}: mpiexec -n {} espalier ..., or --dry-run --ranks {}", counted(wanted, "rank"),
                         c.layout.data > 0 ? "" : " or a multiple", wanted, wanted);
   if (world_size == 1 && !start.empty())  // forgotten, more likely than meant
@@ -77,7 +77,7 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
 
 // Ranges keep single keys sane; here what several of them make together.
 void check_sizes(const RunConfig& c, ConfigReader& reader) {
-  constexpr double countable = 0x1p62;  // of a 63-bit integer, with room for factors of ours
+  constexpr double countable = 0x1p62;  // of a 63-bit integer, with a margin for factors of ours
   const ModelConfig& shape = c.model.shape;
   const auto channels = static_cast<double>(shape.hidden_size);
   const double of_a_layer = 24 * channels + 8 * static_cast<double>(shape.ffn_hidden_size);
@@ -112,7 +112,7 @@ void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
 void check_round_robin(const RunConfig& c, ConfigReader& reader) {
   if (c.layout.virtual_stages != 1 || !c.layout.layers.empty())
     reader.problem("parallel", "assignment",
-                   "round_robin makes each layer a chunk of its own: leave virtual_stages and layers_per_stage away");
+                   "round_robin makes each layer a chunk of its own: leave out virtual_stages and layers_per_stage");
   if (c.model.shape.num_layers % c.layout.pipeline != 0)
     reader.problem("parallel", "assignment",
                    fmt::format("round_robin deals {} layers out to {} stages unevenly; the nearest numbers of layers "
@@ -175,14 +175,13 @@ void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
     reader.derive("parallel", "data", {"parallel.tensor", "parallel.pipeline"});
   // On a mesh that is wrong there are the replicas that were asked for.
   layout.data = mesh ? mesh->degree(Axis::dp) : std::max(1, layout.data);
-  const Index num_layers = c.model.shape.num_layers;
   if (layout.assignment == Assignment::round_robin) {
     check_round_robin(c, reader);
-    layout.virtual_stages = static_cast<int>(std::max<Index>(1, num_layers / layout.pipeline));
+    layout.virtual_stages = static_cast<int>(std::max<Index>(1, c.model.shape.num_layers / layout.pipeline));
     layout.layers.clear();
   }
-  for (const LayoutProblem& problem : layout_problems(c.model.shape, c.sequence_length, layout, num_layers))
-    reader.problem(problem.section, problem.sentence);
+  for (const BrokenRule& rule : broken_rules(c.model.shape, c.sequence_length, layout))
+    reader.rule_problem(rule.section, rule.key, rule.message, rule.others);
 }
 
 // The lists parallel to data.train.
@@ -210,7 +209,7 @@ void check_data(const RunConfig& c, ConfigReader& reader) {
   if (c.data.document_end >= c.model.shape.vocab_size)
     reader.problem(
         "data", "document_end",
-        fmt::format("{} is no token id: model.vocab_size is {}", c.data.document_end, c.model.shape.vocab_size),
+        fmt::format("{} is not a token id: model.vocab_size is {}", c.data.document_end, c.model.shape.vocab_size),
         {"model.vocab_size"});
   if (c.data.validation_fraction > 0 && !c.data.validation.empty())
     reader.problem("data", "validation_fraction", "data.validation names files, wanted one of the two",
@@ -229,23 +228,15 @@ Index fitting_micro_batch(const RunConfig& c, int world_size) {
   return size;
 }
 
-void report_model_problem(ConfigReader& reader, const std::string& problem) {
-  const std::string rotary = "rotary.";
-  if (problem.starts_with(rotary))
-    reader.problem("rotary", problem.substr(rotary.size()));
-  else
-    reader.problem("model", problem);
-}
-
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
-  for (const std::string& problem : problems(c.model.shape))
-    report_model_problem(reader, problem);
+  for (const BrokenRule& rule : broken_rules(c.model.shape))
+    reader.rule_problem(rule.section, rule.key, rule.message, rule.others);
   for (const UnsupportedPart& part : unsupported_parts(c.model.shape))
     reader.problem(
         "model", part.key,
         fmt::format("got {}, wanted {}: {} can be planned, not trained", part.value, part.wanted, part.words));
   if (c.run.directory.empty())
-    reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
+    reader.problem("run", "directory", "is empty, wanted a directory for all files of this run");
   if (c.data.train.empty())
     reader.problem("data", "train", "no token file is given, wanted at least one");
   for (const auto& [key, files] : {std::pair("train", &c.data.train), {"validation", &c.data.validation}})

@@ -14,12 +14,9 @@ class ConfigReader;
 /// micro-batch for each stage at least, so that none idles; 1 where the replicas have no equal shares.
 Index fitting_micro_batch(const RunConfig& config, int world_size);
 
-/// Rules between keys, for a world of `world_size` ranks. Tells the reader everything that is wrong, not only the
+/// Rules between keys, for a world of `world_size` ranks. Reports everything that is wrong to the reader, not only the
 /// first; allocates nothing. A micro_batch_size of 0 stands for the fitting one.
 void validate_run_config(const RunConfig& config, ConfigReader& reader, int world_size);
-
-/// Tells one of problems(ModelConfig) at its key of [model] or [rotary].
-void report_model_problem(ConfigReader& reader, const std::string& problem);
 
 /// Do those of the rules hold that say how [batch], [parallel], the model and the ranks go together?
 bool is_valid_layout(const RunConfig& config, int world_size);

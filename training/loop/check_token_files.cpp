@@ -12,7 +12,7 @@
 #include "parallel/collectives/texts.hpp"
 #include "parallel/mesh/host_ranks.hpp"
 #include "training/config/data_files.hpp"
-#include "training/loop/same_start.hpp"
+#include "training/loop/same_launch.hpp"
 
 namespace espalier {
 

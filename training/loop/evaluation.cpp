@@ -4,16 +4,15 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives/collectives.hpp"
-#include "training/step/step_transfers.hpp"
 #include "training/step/token_counts.hpp"
 
 namespace espalier {
 
-template <class P>
-std::optional<MeanLoss> evaluate_loss(LoadedModel<P>& model, const EvaluationData& data, const Communicator& world,
+std::optional<MeanLoss> evaluate_loss(const ExecSpace& exec, const Tensor<double, 0>& loss,
+                                      const std::function<void(const Batch&, double)>& add_loss,
+                                      const EvaluationData& data, const Communicator& world,
                                       const std::function<bool(Index, Index)>& must_stop) {
-  const ExecSpace& exec = model.exec();
-  const Tensor<double, 1> sum(model.decoder().loss().data(), 1);  // of this rank
+  const Tensor<double, 1> sum = element(loss);  // of this rank
   Kokkos::deep_copy(exec, sum, 0.0);
   const double token_weight = 1.0 / static_cast<double>(data.valid_tokens);
   Index valid_tokens = 0;  // of this rank
@@ -22,7 +21,7 @@ std::optional<MeanLoss> evaluate_loss(LoadedModel<P>& model, const EvaluationDat
     if (must_stop(done, total))
       return std::nullopt;
     const Batch batch = data.batch(done);
-    model.decoder().evaluate(exec, 0, tokens_of(batch), token_weight);
+    add_loss(batch, token_weight);
     valid_tokens += count_valid(batch);
     compat::fence(exec, "espalier::evaluate_loss: a stop is asked for between batches");
   }
@@ -36,11 +35,5 @@ std::optional<MeanLoss> evaluate_loss(LoadedModel<P>& model, const EvaluationDat
   const double share = static_cast<double>(valid_tokens) / static_cast<double>(data.valid_tokens);
   return MeanLoss{all_reduce(world, host(0)) / share, valid_tokens};
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                                  \
-  template std::optional<MeanLoss> evaluate_loss<P>(LoadedModel<P>&, const EvaluationData&, const Communicator&, \
-                                                    const std::function<bool(Index, Index)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

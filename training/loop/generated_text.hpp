@@ -24,7 +24,7 @@ struct GenerationRules {
       false;  ///< prompts are conversations up to the answer, with all their tokens; the answer alone is written
 };
 
-/// A prompt and what the model makes of it, token by token: the same for the same seed, whatever stands beside it.
+/// A prompt and its continuation by the model, token by token. It depends on the seed, but not on the other texts.
 class GeneratedText {
  public:
   /// `rules` and `tokenizer` must outlive it.
@@ -36,9 +36,9 @@ class GeneratedText {
   std::span<const TokenId> window(Index longest) const;
   /// The token that follows, drawn from the logits (V) of the model.
   TokenId draw(const std::vector<float>& logits) const;
-  /// Goes on with the token, or ends.
+  /// Appends the token, or ends the text.
   void add(TokenId token);
-  /// What has come since the last call.
+  /// The new text since the last call.
   std::string take();
 
  private:
@@ -53,7 +53,7 @@ class GeneratedText {
   bool is_complete_ = false;
 };
 
-/// A model may have a smaller vocabulary than its tokenizer: then some texts cannot be told to it.
+/// A model may have a smaller vocabulary than its tokenizer: then it has no ids for some texts.
 /// @throws Error (usage) for a prompt with a token that is not below `vocab_size`; `name` says which prompt it is
 void require_vocabulary(const std::string& prompt, const std::string& name, const Tokenizer& tokenizer,
                         Index vocab_size);

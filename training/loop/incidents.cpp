@@ -117,8 +117,7 @@ Path incident_path(const Path& run_directory, const Incident& incident) {
   return run_directory / "incidents" / fmt::format("step-{:08}-sample-{:08}", incident.step, incident.samples.begin);
 }
 
-template <class P>
-Path store_incident(const Incident& incident, const Trainer<P>& trainer, const RunConfig& config,
+Path store_incident(const Incident& incident, const Trainer& trainer, const RunConfig& config,
                     const ProcessMesh& mesh) {
   const Path run = config.run.directory;
   Path folder = incident_path(run, incident);
@@ -135,11 +134,11 @@ Path store_incident(const Incident& incident, const Trainer<P>& trainer, const R
 Incident read_incident(const Path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path / file_name, ignored))
-    throw Error(ExitCode::usage, {.what = "this is no incident",
+    throw Error(ExitCode::usage, {.what = "this is not an incident",
                                   .where = path.string(),
                                   .got = fmt::format("a path without {}", file_name),
                                   .wanted = "a folder RUN/incidents/step-XXXXXXXX-sample-XXXXXXXX",
-                                  .todo = "look into the run's incidents/"});
+                                  .todo = "look into the directory incidents/ of the run"});
   try {
     return from_json(parse_json(read_file(path / file_name, ExitCode::data, LargestFile::record)));
   } catch (const Error&) {
@@ -153,8 +152,7 @@ Incident read_incident(const Path& path) {
   }
 }
 
-template <class P>
-void IncidentNotes<P>::before_anomaly(const StepReport& report) {
+void IncidentNotes::before_anomaly(const StepReport& report) {
   const Incident incident = incident_of(report, run_.config, run_.layout.short_text());
   run_.note(to_text(incident));
   if (run_.config.stability.keep_incidents > 0)
@@ -169,11 +167,5 @@ void IncidentNotes<P>::before_anomaly(const StepReport& report) {
     run_.note(fmt::format("the incident could not be kept: {}", error.what()));
   }
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                              \
-  template Path store_incident<P>(const Incident&, const Trainer<P>&, const RunConfig&, const ProcessMesh&); \
-  template class IncidentNotes<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

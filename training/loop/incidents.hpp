@@ -11,9 +11,9 @@
 
 namespace espalier {
 
-/// A step that stood out, as RUN/incidents/step-XXXXXXXX-sample-XXXXXXXX/incident.json tells it. Beside it lie the
-/// weights that the step was computed with (checkpoints/): with the config inside them and the data files, all that it
-/// takes to compute the step again, on any layout.
+/// A step with an anomaly, as RUN/incidents/step-XXXXXXXX-sample-XXXXXXXX/incident.json stores it. The same directory
+/// has a checkpoint of the weights that the step was computed with. With its config and the data files the step can be
+/// computed again, on any layout.
 struct Incident {
   Index step = 0;
   Anomaly anomaly = Anomaly::none;
@@ -27,38 +27,35 @@ struct Incident {
   std::string layout;
 };
 
-/// What a step's report says of it.
+/// The incident of a step, from its report.
 Incident incident_of(const StepReport& report, const RunConfig& config, const std::string& layout);
 
-/// One line: what stood out, in which samples, and what becomes of it.
+/// One line: the anomaly, its samples, and what happens to the step.
 std::string to_text(const Incident& incident);
 
 /// The folder of an incident inside a run.
 Path incident_path(const Path& run_directory, const Incident& incident);
 
-/// Writes the folder, unless it is there already or there are `stability.keep_incidents` others: the first ones tell
-/// most. Called before the step's update. Collective. @returns the folder; empty where nothing was written.
-template <class P>
-Path store_incident(const Incident& incident, const Trainer<P>& trainer, const RunConfig& config,
-                    const ProcessMesh& mesh);
+/// Writes the folder, unless it exists or there are `stability.keep_incidents` others: the first ones are the most
+/// useful. Called before the step's update. Collective. @returns the folder; empty where nothing was written.
+Path store_incident(const Incident& incident, const Trainer& trainer, const RunConfig& config, const ProcessMesh& mesh);
 
-/// @throws Error (usage) for a path that is no incident, Error (data) for a damaged one.
+/// @throws Error (usage) if the path is no incident, Error (data) if it is damaged.
 Incident read_incident(const Path& path);
 
-/// Notes each spike of the loop, and keeps the first ones. One that cannot be kept is no reason to end the run.
-template <class P>
+/// Notes each spike of the loop, and stores the first ones. A failed write does not end the run.
 class IncidentNotes : public LoopObserver {
  public:
   /// What is given must outlive it.
-  IncidentNotes(const RunContext& run, const Trainer<P>& trainer, CheckpointSaver<P>& saver)
+  IncidentNotes(const RunContext& run, const Trainer& trainer, CheckpointSaver& saver)
       : run_(run), trainer_(trainer), saver_(saver) {}
 
   void before_anomaly(const StepReport& report) override;
 
  private:
   const RunContext& run_;
-  const Trainer<P>& trainer_;
-  CheckpointSaver<P>& saver_;
+  const Trainer& trainer_;
+  CheckpointSaver& saver_;
 };
 
 }  // namespace espalier

@@ -13,7 +13,7 @@ namespace espalier {
 class RunFiles;
 class StopAgreement;
 
-/// What the parts of a run share.
+/// What the parts of a run share: config, layout, mesh, files.
 struct RunContext {
   const RunConfig& config;
   const Layout& layout;
@@ -26,15 +26,15 @@ struct RunContext {
   bool is_root() const { return mesh.world().rank() == 0; }
 };
 
-/// A step that the loop has taken, and that counts.
+/// A step that the loop has taken and that was not rolled back.
 struct LoopStep {
   const StepReport& report;
-  bool is_last;       ///< of the run
-  bool is_validated;  ///< a validation follows
+  bool is_last;            ///< of the run
+  bool validation_is_due;  ///< a validation follows
 };
 
-/// What a run does beside its steps: records, checks, saves, validations. All ranks call each function, in the order of
-/// the loop's list.
+/// Observes the training loop: records, checks, saves, validations. All ranks call each function, in the order of the
+/// loop's list of observers.
 class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
@@ -46,8 +46,8 @@ class LoopObserver {
 
   virtual void after_step(const LoopStep&) {}
 
-  /// Nothing was updated, and the steps after `step` are taken again.
-  virtual void went_back_to(Index /* step */) {}
+  /// The run was rolled back: the steps after `step` are taken again.
+  virtual void rolled_back_to(Index /* step */) {}
 
   /// No step follows in this launch, and all saves are done.
   virtual void loop_ends(Index /* steps_done */) {}

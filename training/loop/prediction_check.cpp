@@ -27,7 +27,7 @@ double flops_of_step(const RunConfig& config, double attention_share) {
 
 }  // namespace
 
-// What each rank tells rank 0.
+// What each rank sends to rank 0.
 struct PredictionCheck::Measured {
   MemoryByCategory peak;
   double library_bytes = 0;
@@ -140,7 +140,7 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
                                   {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
 }
 
-// The mean over the ranks of a stage; the stage that works longest is told.
+// The mean over the ranks of a stage; the stage that works longest is printed.
 void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
   if (steps_ == 0)
     return;

@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// What a run was predicted to need, and beside it what it took.
+/// Compares what a run was predicted to need with what it took.
 class PredictionCheck {
  public:
   /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
@@ -21,10 +21,10 @@ class PredictionCheck {
   /// prediction.json of a run directory (docs/running.md). The same on all ranks.
   std::string json() const;
 
-  /// A step was done; the first of a start is not counted, since it touches memory for the first time.
+  /// Adds a step; the first of a launch is not counted, since it touches memory for the first time.
   void add(const StepReport& report);
 
-  /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: gemm_fraction is its share of a
+  /// Of the matmuls of a step on all ranks, at the GEMM rate that the launch measured: gemm_fraction is its share of a
   /// step. @param attention_share that separate documents leave of attention
   double seconds_at_gemm_rate(double attention_share) const {
     return seconds_at_gemm_rate_ - (1 - attention_share) * attention_seconds_;
@@ -34,7 +34,7 @@ class PredictionCheck {
     std::vector<std::string> notes;  ///< lines for people
     nlohmann::json details;          ///< for run.json: memory, time
   };
-  /// Of the steps added, and of the memory's peak. Collective; filled on rank 0.
+  /// Compares the times of the steps added, and the peak memory. Collective; the result is on rank 0.
   Comparison compare() const;
 
  private:
@@ -55,7 +55,7 @@ class PredictionCheck {
   Index reports_ = 0;
 };
 
-/// Adds the steps of the loop to a check, and tells at its end what came of it.
+/// Adds the steps of the loop to a check, and prints at its end what came of it.
 class PredictionNotes : public LoopObserver {
  public:
   /// What is given must outlive it.

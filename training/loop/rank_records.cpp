@@ -28,12 +28,12 @@ nlohmann::ordered_json rank_line(const StepReport& report) {
 RankRecords::RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index last_step)
     : config_(config),
       mesh_(mesh),
-      position_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(Position)) {
-  mesh_.world().keep_position_in(&position_.as<Position>());
+      progress_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(RankProgress)) {
+  mesh_.world().keep_progress_in(&progress_.as<RankProgress>());
   open_metrics(last_step);
 }
 
-RankRecords::~RankRecords() { mesh_.world().keep_position_in(nullptr); }
+RankRecords::~RankRecords() { mesh_.world().keep_progress_in(nullptr); }
 
 void RankRecords::open_metrics(Index last_step) {
   if (mesh_.world().size() > 1)
@@ -73,10 +73,10 @@ void RankRecords::end_trace() {
     merge_traces(directory, mesh_.world().size());
 }
 
-void RankRecords::sign_off() {
-  mesh_.world().position().sign_off();
-  mesh_.world().keep_position_in(nullptr);
-  position_.remove();
+void RankRecords::mark_finished() {
+  mesh_.world().rank_progress().mark_finished();
+  mesh_.world().keep_progress_in(nullptr);
+  progress_.remove();
 }
 
 }  // namespace espalier

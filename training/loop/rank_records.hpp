@@ -5,14 +5,14 @@
 #include <optional>
 
 #include "io/records/metrics.hpp"
-#include "io/records/position_file.hpp"
+#include "io/records/progress_file.hpp"
 #include "parallel/mesh/process_mesh.hpp"
 #include "training/loop/loop_observer.hpp"
 
 namespace espalier {
 
-/// What each rank writes about itself into the run directory: where it is (state/), where its time went
-/// (ranks/rank-00003.jsonl, where there are several), and what it did when (trace/).
+/// What each rank writes about itself into the run directory: its progress (state/), its times by phase
+/// (ranks/rank-00003.jsonl, with several ranks), and its trace (trace/).
 class RankRecords : public LoopObserver {
  public:
   /// Collective; the run directory exists. `last_step` as for MetricsWriter.
@@ -24,12 +24,12 @@ class RankRecords : public LoopObserver {
   void before_step(Index step) override;
   /// Collective when the traced steps end.
   void after_step(const LoopStep& step) override;
-  void went_back_to(Index step) override { open_metrics(step); }
-  /// What is being traced is written, if anything is. Collective.
+  void rolled_back_to(Index step) override { open_metrics(step); }
+  /// Writes the trace, if one is being recorded. Collective.
   void loop_ends(Index) override { end_trace(); }
 
-  /// This rank has come to the end: its position tells nothing any more.
-  void sign_off();
+  /// This rank exits cleanly: removes its progress file.
+  void mark_finished();
 
  private:
   void open_metrics(Index last_step);
@@ -38,7 +38,7 @@ class RankRecords : public LoopObserver {
 
   const RunConfig& config_;
   const ProcessMesh& mesh_;
-  PositionFile position_;
+  ProgressFile progress_;
   std::optional<MetricsWriter> metrics_;
 };
 

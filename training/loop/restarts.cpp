@@ -25,8 +25,8 @@ std::optional<Restarts> restarts_in(const RunRecord& record) {
   }
 }
 
-constexpr std::size_t most_starts = 100;
-constexpr std::size_t most_changes = 20;
+constexpr std::size_t max_launches = 100;
+constexpr std::size_t max_changes = 20;
 constexpr std::size_t longest_value = 400;  // of a change: readers take lines of longest_text at most
 
 std::string shortened(const std::string& value) {
@@ -39,9 +39,9 @@ nlohmann::json history_in(const std::optional<RunRecord>& previous) {
     if (!previous)
       return nlohmann::json::array();
     const nlohmann::json& history = list_field(previous->details, "history");
-    for (const nlohmann::json& start : history) {
-      field<Index>(start, "first_step", steps_range);
-      values_field<std::string>(start, "changes");
+    for (const nlohmann::json& launch : history) {
+      field<Index>(launch, "first_step", steps_range);
+      values_field<std::string>(launch, "changes");
     }
     return history;
   } catch (const std::runtime_error&) {  // of an older program, or edited
@@ -49,13 +49,13 @@ nlohmann::json history_in(const std::optional<RunRecord>& previous) {
   }
 }
 
-// Empty where there is no config of a start before, or none that can be read.
+// Empty where there is no config of a launch before, or none that can be read.
 nlohmann::json changes_to(const std::string& config, const Path& run_directory) {
   nlohmann::json changes = nlohmann::json::array();
   try {
     for (const ConfigDifference& each :
          diff_configs(read_file(run_directory / "config.toml", ExitCode::data, LargestFile::config), config))
-      if (changes.size() < most_changes)
+      if (changes.size() < max_changes)
         changes.push_back(
             fmt::format("{}: {} (was {})", each.key, shortened(each.new_value), shortened(each.old_value)));
   } catch (const std::exception&) {  // it is about to be replaced, whatever it is
@@ -82,20 +82,21 @@ Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_ste
     return restarts;
   if (const auto before = restarts_in(*previous);
       before && from_step <= before->from_step && !ended_well(*previous, before->from_step))
-    restarts.fruitless = before->fruitless + 1;
+    restarts.num_without_progress = before->num_without_progress + 1;
   return restarts;
 }
 
 nlohmann::json to_json(const Restarts& restarts) {
-  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.fruitless}}}};
+  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.num_without_progress}}}};
 }
 
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous) {
-  if (restarts.fruitless < Restarts::most_fruitless)
+  if (restarts.num_without_progress < Restarts::max_without_progress)
     return;
   throw Error(
       ExitCode::no_progress,
-      {.what = fmt::format("{} launches in a row have saved no checkpoint: do not requeue", restarts.fruitless),
+      {.what =
+           fmt::format("{} launches in a row have saved no checkpoint: do not requeue", restarts.num_without_progress),
        .where = run_directory.string(),
        .got = fmt::format("each resumed after step {}; the last one: {}", restarts.from_step,
                           previous->cause.empty() ? "killed or crashed" : previous->cause),
@@ -108,24 +109,24 @@ nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path
                             const std::string& config, Index first_step) {
   nlohmann::json history = nlohmann::json::array();
   nlohmann::json changes = nlohmann::json::array();
-  for (const nlohmann::json& start : history_in(previous))
-    if (start.value("first_step", first_step) < first_step)
-      history.push_back(start);
+  for (const nlohmann::json& launch : history_in(previous))
+    if (launch.value("first_step", first_step) < first_step)
+      history.push_back(launch);
     else  // its steps are taken again, with what it has changed
-      changes.insert(changes.end(), start.at("changes").begin(), start.at("changes").end());
+      changes.insert(changes.end(), launch.at("changes").begin(), launch.at("changes").end());
   const nlohmann::json own = changes_to(config, run_directory);
   changes.insert(changes.end(), own.begin(), own.end());
   history.push_back({{"first_step", first_step},
                      {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                      {"changes", first_step > 1 ? changes : nlohmann::json::array()}});
-  if (history.size() > most_starts)
-    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(most_starts));
+  if (history.size() > max_launches)
+    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(max_launches));
   return history;
 }
 
-void sign_on_with_history(RunDirectory& directory, const std::string& config, Index first_step) {
+void begin_launch_with_history(RunDirectory& directory, const std::string& config, Index first_step) {
   const nlohmann::json history = history_with(directory.previous(), directory.path(), config, first_step);
-  directory.sign_on(config);
+  directory.begin_launch(config);
   directory.update({{"history", history}});
 }
 

@@ -15,9 +15,10 @@
 #include "training/checkpoint/next_loss.hpp"
 #include "training/checkpoint/training_state.hpp"
 #include "training/config/data_files.hpp"
+#include "training/config/run_layout.hpp"
 #include "training/config/stored_config.hpp"
-#include "training/pretrained/hugging_face_start.hpp"
-#include "training/step/kept_kernels.hpp"
+#include "training/pretrained/hugging_face_init.hpp"
+#include "training/step/matmul_choices.hpp"
 
 namespace espalier {
 namespace {
@@ -32,7 +33,7 @@ std::vector<Path> named_checkpoints(const std::string& resume, const Note& note)
     throw Error(ExitCode::checkpoint, {.what = "--resume names neither a checkpoint nor a run",
                                        .got = resume,
                                        .wanted = "auto, never, a run directory, or RUN/checkpoints/step-XXXXXXXX",
-                                       .todo = "check the path; without --resume a run resumes by itself"});
+                                       .todo = "check the path; without --resume a run resumes automatically"});
   return complete_checkpoints(resume, note);
 }
 
@@ -56,8 +57,8 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string&
       note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
   }
   if (of_others > 0)
-    note(fmt::format("passing over {} of other runs in {}: --resume DIR resumes from one",
-                     counted(of_others, "checkpoint"), checkpoints.string()));
+    note(fmt::format("skipping {} of other runs in {}: --resume DIR resumes from one", counted(of_others, "checkpoint"),
+                     checkpoints.string()));
   if (!may_resume && !(complete.empty() && damaged.empty()))
     throw Error(
         ExitCode::usage,
@@ -74,7 +75,7 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string&
     throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints is complete:" + damaged,
                                        .where = checkpoints.string(),
                                        .wanted = "a complete checkpoint; the run does not start over by itself",
-                                       .todo = "bring back the missing files, or start over in another run.directory"});
+                                       .todo = "restore the missing files, or start over in another run.directory"});
   return complete;
 }
 
@@ -102,8 +103,7 @@ struct Loaded {
 };
 
 // Earlier programs saved weights whose loss is not finite, too.
-template <class P>
-void require_sound_weights(const Path& path, Trainer<P>& trainer) {
+void require_sound_weights(const Path& path, Trainer& trainer) {
   try {
     require_finite_loss(trainer);
   } catch (const Error& error) {
@@ -123,17 +123,16 @@ std::string require_same_data(const CheckpointReader& checkpoint, const nlohmann
   if (!changed.empty() && !new_data)
     throw Error(ExitCode::data, {.what = "the token files are not those of the checkpoint:" + changed,
                                  .where = checkpoint.path().string(),
-                                 .wanted = "the same files in the same order, wherever they lie",
-                                 .todo = "bring the files back, or resume on the new ones: --new-data"});
+                                 .wanted = "the same files in the same order, at any path",
+                                 .todo = "restore the files, or resume with the new ones: --new-data"});
   return changed;
 }
 
 // The same number is another text to another tokenizer.
-template <class P>
-void require_same_tokenizer(const Path& path, const std::string& stored, const Trainer<P>& trainer) {
+void require_same_tokenizer(const Path& path, const std::string& stored, const Trainer& trainer) {
   if (stored.empty() || trainer.tokenizer().empty() || stored == trainer.tokenizer())
     return;
-  throw Error(ExitCode::data, {.what = "the token files are of another tokenizer than the checkpoint",
+  throw Error(ExitCode::data, {.what = "the token files were made with another tokenizer than those of the checkpoint",
                                .where = path.string(),
                                .got = "token files of " + trainer.tokenizer(),
                                .wanted = stored,
@@ -141,9 +140,8 @@ void require_same_tokenizer(const Path& path, const std::string& stored, const T
 }
 
 // All ranks load, or all throw the reason of the first that could not.
-template <class P>
 Loaded load(const Path& path, const TrainOptions& options, const RunConfig& config, const ProcessMesh& mesh,
-            Trainer<P>& trainer, const std::vector<std::string>& tensors, const Note& note) {
+            Trainer& trainer, const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
   StoredState state;
   std::string changed_data;
@@ -159,17 +157,17 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
                                                     : DataPaths::same_files);
     changed_data = require_same_data(*checkpoint, trainer.data_files(), options.new_data);
     require_same_tokenizer(path, state.tokenizer, trainer);
-    keep_matmul_choices(*checkpoint, mesh.world().rank(), note);
+    restore_matmul_choices(*checkpoint, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
-  keep_matmul_library(state, config, note);
+  restore_matmul_library(state, config, note);
   if (config.checkpoint.check_loss && !state.next_loss)
     require_sound_weights(path, trainer);
   note_changes(differences, note);
   if (!changed_data.empty())
     note("the token files are not those of the checkpoint (--new-data):" + changed_data);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
-                   checkpoint->info().layout.text, mesh.layout().text()));
+                   checkpoint->info().layout.text, make_run_layout(config, mesh.world().size()).short_text()));
   const bool other_order = std::any_of(differences.begin(), differences.end(), [](const ConfigDifference& difference) {
     return difference.key.starts_with("data.") && difference.key != "data.train" &&
            difference.key != "data.validation" && !may_change_on_resume(difference.key);
@@ -178,9 +176,8 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
 }
 
 // The newest of the run's checkpoints whose data are sound.
-template <class P>
 Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, const RunConfig& config,
-                   const ProcessMesh& mesh, Trainer<P>& trainer, const std::vector<std::string>& tensors,
+                   const ProcessMesh& mesh, Trainer& trainer, const std::vector<std::string>& tensors,
                    const Note& note) {
   for (const Path& path : paths) {
     try {
@@ -208,17 +205,16 @@ void require_nothing_lost(const RunConfig& config, const EarlierRun& earlier) {
   const bool has_saved = earlier.checkpoint_interval > 0 && earlier.steps > 2 * earlier.checkpoint_interval;
   if (!ended_saved && !has_saved)
     return;
-  throw Error(
-      ExitCode::checkpoint,
-      {.what = record && record->state == "completed" ? "this run is completed, and its checkpoints are gone"
-                                                      : "this run has saved a checkpoint, and it is gone",
-       .where = (run / "checkpoints").string(),
-       .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", record->state)
-                          : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
-                                        counted(earlier.steps, "step"), earlier.checkpoint_interval),
-       .wanted = "a checkpoint; the run does not start over by itself",
-       .todo = "bring the checkpoint back, or start over: in another run.directory, or here with --resume never, "
-               "which keeps the records of this run under other names"});
+  throw Error(ExitCode::checkpoint,
+              {.what = record && record->state == "completed" ? "this run is completed, but its checkpoints are gone"
+                                                              : "this run has saved a checkpoint, but it is gone",
+               .where = (run / "checkpoints").string(),
+               .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", record->state)
+                                  : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
+                                                counted(earlier.steps, "step"), earlier.checkpoint_interval),
+               .wanted = "a checkpoint; the run does not start over by itself",
+               .todo = "restore the checkpoint, or start over: in another run.directory, or here with --resume never, "
+                       "which renames the records of this run"});
 }
 
 // A run that left no checkpoint gives its place to the same run, or to another on request.
@@ -232,7 +228,7 @@ void require_own_directory(const TrainOptions& options, const RunConfig& config,
                  .got = fmt::format("its metrics, of {}", counted(earlier.steps, "step")),
                  .wanted = "a new directory, or that of this run",
                  .todo = fmt::format("set run.directory to another one{}",
-                                     begins_here ? "; --resume never begins here, in that run's place" : "")});
+                                     begins_here ? "; --resume never starts here and replaces that run" : "")});
   if (options.resume == "auto")
     require_nothing_lost(config, earlier);
   if (begins_here && earlier.steps > 0) {
@@ -251,8 +247,7 @@ bool is_own(const Path& checkpoints, const std::string& owner, const Path& check
 }
 
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
-template <class P>
-Index checked(const Loaded& loaded, const RunConfig& config, Trainer<P>& trainer, const Note& note) {
+Index checked(const Loaded& loaded, const RunConfig& config, Trainer& trainer, const Note& note) {
   if (config.checkpoint.check_loss && !loaded.new_data)
     check_next_loss(loaded.state.next_loss, loaded.path.string(), trainer, note);
   return trainer.steps_done();
@@ -260,33 +255,31 @@ Index checked(const Loaded& loaded, const RunConfig& config, Trainer<P>& trainer
 
 }  // namespace
 
-void keep_matmul_library(const StoredState& state, const RunConfig& config, const Note& note) {
+void restore_matmul_library(const StoredState& state, const RunConfig& config, const Note& note) {
   const std::string& stored = state.matmul;
   if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
     return;
   try {
     const MatmulLibrary preferred = matmul_library();
     set_matmul_library(parse_matmul_library(stored));
-    note(
-        fmt::format("matmuls stay with {}, as before the checkpoint: the same bits; this machine prefers {} "
-                    "(run.matmul={})",
-                    stored, to_string(preferred), to_string(preferred)));
+    note(fmt::format(
+        "matmuls use {} as before the checkpoint, for the same bits; this machine prefers {} (run.matmul={})", stored,
+        to_string(preferred), to_string(preferred)));
   } catch (const Error&) {
     note(
-        fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "
-                    "rounding",
+        fmt::format("the checkpoint was trained with the GEMM library {}, which this build does not have: results may "
+                    "differ by rounding",
                     stored));
   }
 }
 
-template <class P>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const std::string& owner,
-                      const RunConfig& config, const ProcessMesh& mesh, Trainer<P>& trainer, const Note& note) {
+                      const RunConfig& config, const ProcessMesh& mesh, Trainer& trainer, const Note& note) {
   if (names_a_checkpoint(options.resume) && !options.init_from.empty())
-    throw Error(ExitCode::usage, {.what = "--resume and --init-from each name where to start",
+    throw Error(ExitCode::usage, {.what = "--resume and --init-from cannot be used together",
                                   .got = fmt::format("--resume {} --init-from {}", options.resume, options.init_from),
                                   .wanted = "one of them",
-                                  .todo = "--resume resumes a run, --init-from starts one from its weights"});
+                                  .todo = "--resume continues a run; --init-from starts a new run from weights"});
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] {
@@ -335,7 +328,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   return 0;
 }
 
-Error with_way_back(const Error& error, const Path& checkpoints, const std::string& owner) {
+Error with_resume_hint(const Error& error, const Path& checkpoints, const std::string& owner) {
   std::vector<Index> steps;
   try {
     for (const CheckpointEntry& entry : find_checkpoints(checkpoints))
@@ -346,7 +339,7 @@ Error with_way_back(const Error& error, const Path& checkpoints, const std::stri
   }
   ErrorReport report = error.report();
   if (steps.empty())
-    report.todo += "; there is no checkpoint yet to resume from: the next launch starts over";
+    report.todo += "; there is no checkpoint to resume from yet, so the next launch starts over";
   else if (steps.size() == 1)
     report.todo += fmt::format("; there is a checkpoint of step {}: the same command resumes from it", steps.front());
   else
@@ -356,11 +349,5 @@ Error with_way_back(const Error& error, const Path& checkpoints, const std::stri
         fmt::join(steps, ", "), (checkpoints / "step-XXXXXXXX").string());
   return {error.code(), report};
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                             \
-  template Index resume_training<P>(const TrainOptions&, const Path&, const std::string&, const RunConfig&, \
-                                    const ProcessMesh&, Trainer<P>&, const Note&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

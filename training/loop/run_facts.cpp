@@ -19,7 +19,7 @@
 namespace espalier {
 namespace {
 
-// The files were read a moment ago: what fails now fails in the training as well, which tells it.
+// The files were read a moment ago: what fails now fails in the training as well, which reports it.
 void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
   try {
     const TokenFrequencies frequencies = sample_frequencies(token_files_of(config.data.train));
@@ -34,7 +34,7 @@ void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
 constexpr int num_tries = 3;
 constexpr int num_rounds = 6;
 constexpr double slow_ratio = 1.5;
-constexpr double least_extra = 1e-3;  // seconds
+constexpr double min_extra = 1e-3;  // seconds
 
 std::vector<int> distances(int size) {
   std::vector<int> result;
@@ -89,7 +89,7 @@ struct SlowLink {
 std::vector<SlowLink> slow_links(const std::vector<double>& seconds, std::size_t num_steps, double typical) {
   std::vector<SlowLink> slow;
   for (std::size_t i = 0; i < seconds.size(); ++i)
-    if (seconds[i] >= slow_ratio * typical && seconds[i] - typical >= least_extra)
+    if (seconds[i] >= slow_ratio * typical && seconds[i] - typical >= min_extra)
       slow.push_back({.step = i % num_steps, .to = static_cast<int>(i / num_steps)});
   return slow;
 }
@@ -145,7 +145,7 @@ nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const
       {"host_cores", load.cores},
       {"gemm_library", to_string(matmul_library())},
       {"gemm_flops", gemm_flops},
-      {"fast_16_bits", !exec_is_host || multiplies_16_bits<bfloat16>(default_matmul_library<bfloat16>())},
+      {"fast_16_bits", !exec_is_host || multiplies_16_bits(ScalarType::bf16, default_matmul_library(ScalarType::bf16))},
       {"first_step", first_step},
       {"links", check_links(mesh)}};
   if (world.rank() == 0)

@@ -11,7 +11,7 @@
 
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/set_aside.hpp"
-#include "io/records/run_positions.hpp"
+#include "io/records/run_progress.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
@@ -36,8 +36,8 @@ std::string RunFiles::take_directory() {
       note_(*lost);
     if (const auto& unfinished = directory_->unfinished()) {
       note_(unfinished->text);
-      if (const std::string positions = positions_in(path_, true); !positions.empty())
-        note_(positions);
+      if (const std::string progress = progress_in(path_, true); !progress.empty())
+        note_(progress);
     } else if (const auto& previous = directory_->previous(); previous && previous->state == "failed") {
       note_("the previous launch failed: " + previous->cause);
     }
@@ -45,30 +45,30 @@ std::string RunFiles::take_directory() {
   return broadcast_text(world_, is_root_ ? directory_->id() : std::string(), 0);
 }
 
-void RunFiles::sign_on(Index resumed_step, const PredictionCheck& prediction) {
+void RunFiles::begin_launch(Index resumed_step, const PredictionCheck& prediction) {
   attempt_together(world_, ExitCode::write, [&] {
     if (is_root_)
-      sign_on_root(resumed_step, prediction);
+      begin_launch_on_root(resumed_step, prediction);
   });
-  signed_on_ = true;
+  has_begun_launch_ = true;
 }
 
-void RunFiles::sign_on_root(Index resumed_step, const PredictionCheck& prediction) {
+void RunFiles::begin_launch_on_root(Index resumed_step, const PredictionCheck& prediction) {
   const Restarts restarts =
       options_.retry ? Restarts{resumed_step} : count_restarts(directory_->previous(), resumed_step);
   require_progress(restarts, path_, directory_->previous());
   keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(path_ / "config.toml");
   nlohmann::json details = to_json(restarts);
   if (keeps_figures_) {
-    directory_->sign_on();
+    directory_->begin_launch();
   } else {
-    sign_on_with_history(*directory_, to_toml(config_), resumed_step + 1);
+    begin_launch_with_history(*directory_, to_toml(config_), resumed_step + 1);
     write_file_atomically(path_ / "prediction.json", prediction.json());
     details["stragglers"] = nlohmann::json::array();
     details["steps_done"] = resumed_step;
   }
   directory_->update(details);
-  remove_positions(directory_->state());
+  remove_progress_files(directory_->state());
   if (resumed_step == 0)
     set_aside_records();
   if (world_.size() > 1)
@@ -100,7 +100,7 @@ void RunFiles::require_in_place() {
         directory_->require_in_place();
     });
   } catch (const Error&) {
-    signed_on_ = false;  // what lies at its path now is not ours to sign off
+    has_begun_launch_ = false;  // what lies at its path now is not ours to write
     throw;
   }
 }
@@ -110,12 +110,12 @@ void RunFiles::update(const nlohmann::json& details) {
     directory_->update(details);
 }
 
-void RunFiles::sign_off_failed(const Error& error) const {
-  if (signed_on_)  // else run.json is still that of the launch before
-    espalier::sign_off_failed(path_, error.what(), error.code());
+void RunFiles::record_failure(const Error& error) const {
+  if (has_begun_launch_)  // else run.json is still that of the launch before
+    espalier::record_failure(path_, error.what(), error.code());
 }
 
-void RunFiles::sign_off(TrainOutcome outcome, const std::string& cause) {
+void RunFiles::end_launch(TrainOutcome outcome, const std::string& cause) {
   if (!is_root_)
     return;
   if (outcome == TrainOutcome::completed)

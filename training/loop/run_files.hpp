@@ -13,8 +13,8 @@
 
 namespace espalier {
 
-/// The run's directory and the records of its steps, which rank 0 has. Each function is called by all ranks, and is
-/// collective where it may fail.
+/// The run's directory and the records of its steps, on rank 0. All ranks call each function; those that may fail are
+/// collective.
 class RunFiles {
  public:
   using Note = std::function<void(const std::string&)>;
@@ -22,33 +22,33 @@ class RunFiles {
   /// What is given must outlive it.
   RunFiles(const RunConfig& config, const TrainOptions& options, const Communicator& world, Note note);
 
-  /// Takes the directory and tells how the launch before ended. Changes nothing. @returns the id of the run.
+  /// Takes the directory and prints how the launch before ended. Changes nothing. @returns the id of the run.
   std::string take_directory();
 
-  /// After `resumed_step`: what refuses a launch has come before. Sets aside what launches before have left of later
-  /// steps.
-  void sign_on(Index resumed_step, const PredictionCheck& prediction);
-  bool is_signed_on() const { return signed_on_; }
+  /// Begins to write, after all checks that may refuse the launch. Sets aside records and checkpoints of steps after
+  /// `resumed_step`.
+  void begin_launch(Index resumed_step, const PredictionCheck& prediction);
+  bool has_begun_launch() const { return has_begun_launch_; }
 
-  /// On rank 0: there was nothing left to do, so config, facts and times stay those of the steps that were taken.
+  /// On rank 0: no step was left to take, so config, facts and times of the earlier launch stay.
   bool keeps_figures() const { return keeps_figures_; }
 
   /// Did the launch before complete the run? Collective.
   bool was_completed() const;
 
-  /// The directory must still be the one that was opened; else it is no longer signed on.
+  /// The directory must still be the one that was opened; else the launch is no longer recorded there.
   void require_in_place();
 
   /// Details for run.json, on rank 0.
   void update(const nlohmann::json& details);
 
-  /// Signs a failure off, if this launch has signed on.
-  void sign_off_failed(const Error& error) const;
+  /// Writes a failure into run.json, if this launch has begun there.
+  void record_failure(const Error& error) const;
 
-  /// On rank 0: run.json's last word.
-  void sign_off(TrainOutcome outcome, const std::string& cause);
+  /// Writes the end of the launch into run.json, on rank 0.
+  void end_launch(TrainOutcome outcome, const std::string& cause);
 
-  /// On rank 0: what is there of later steps is set aside.
+  /// Opens the records after `step`, on rank 0; lines of later steps are set aside.
   void open_records(Index step);
   StepRecords& records() { return *records_; }
   const RunDirectory& directory() const { return *directory_; }
@@ -57,7 +57,7 @@ class RunFiles {
   Path checkpoints() const { return path_ / "checkpoints"; }
 
  private:
-  void sign_on_root(Index resumed_step, const PredictionCheck& prediction);
+  void begin_launch_on_root(Index resumed_step, const PredictionCheck& prediction);
   void set_aside_records() const;
 
   const RunConfig& config_;
@@ -68,7 +68,7 @@ class RunFiles {
   Path path_;
   std::optional<RunDirectory> directory_;
   std::optional<StepRecords> records_;
-  bool signed_on_ = false;
+  bool has_begun_launch_ = false;
   bool keeps_figures_ = false;
 };
 

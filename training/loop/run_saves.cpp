@@ -10,44 +10,38 @@
 
 namespace espalier {
 
-template <class P>
-Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, const std::string& owner,
-                         const ProcessMesh& mesh, Trainer<P>& trainer,
-                         const std::function<void(const std::string&)>& note) {
-  if (++count_ > most_)
-    throw Error(ExitCode::numerical,
-                {.what = fmt::format("the training diverged: more than {} rollbacks without a new checkpoint", most_),
-                 .where = fmt::format("step {}, global samples {} to {}", report.step, report.samples.begin,
-                                      report.samples.end - 1),
-                 .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
-                 .wanted = "numbers like those of the steps before",
-                 .todo = "it is not single samples: lower optimizer.learning_rate, resume from an older checkpoint, or "
-                         "look at the step with --replay"});
+Index Rollbacks::roll_back(const StepReport& report, const RunConfig& config, const std::string& owner,
+                           const ProcessMesh& mesh, Trainer& trainer,
+                           const std::function<void(const std::string&)>& note) {
+  if (++count_ > max_rollbacks_)
+    throw Error(
+        ExitCode::numerical,
+        {.what = fmt::format("the training diverged: more than {} rollbacks without a new checkpoint", max_rollbacks_),
+         .where =
+             fmt::format("step {}, global samples {} to {}", report.step, report.samples.begin, report.samples.end - 1),
+         .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
+         .wanted = "numbers like those of the steps before",
+         .todo = "single samples are not the cause: lower optimizer.learning_rate, resume from an older checkpoint, or "
+                 "look at the step with --replay"});
   std::vector<IndexRange> passed_over = trainer.passed_over();
   passed_over.push_back(report.samples);
   const Path checkpoints = Path(config.run.directory) / "checkpoints";
   TrainOptions options;
-  options.new_data = true;  // that of this start, which has been accepted
+  options.new_data = true;  // that of this launch, which has been accepted
   const Index step = resume_training(options, checkpoints, owner, config, mesh, trainer, note);
   if (step != trainer.steps_done())
-    throw Error(ExitCode::checkpoint, {.what = "there is no checkpoint to go back to",
-                                       .where = checkpoints.string(),
-                                       .got = "no complete checkpoint",
-                                       .wanted = "that which this run saved before its first step, or a later one",
-                                       .todo = "run the same command again; it resumes from what there is"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "there is no checkpoint to return to",
+                 .where = checkpoints.string(),
+                 .got = "no complete checkpoint",
+                 .wanted = "the checkpoint that this run saved before its first step, or a later one",
+                 .todo = "run the same command again; it resumes from what exists"});
   trainer.set_passed_over(std::move(passed_over));
-  note(fmt::format("passing over global samples {} to {}, from now on", report.samples.begin, report.samples.end - 1));
+  note(fmt::format("skipping global samples {} to {} from now on", report.samples.begin, report.samples.end - 1));
   return step;
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                                     \
-  template Index Rollbacks::go_back<P>(const StepReport&, const RunConfig&, const std::string&, const ProcessMesh&, \
-                                       Trainer<P>&, const std::function<void(const std::string&)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
-
-template <class P>
-void RunSaves<P>::after_step(const LoopStep& step) {
+void RunSaves::after_step(const LoopStep& step) {
   run_.stop.agree_to(step.report.stop);
   const Index interval = run_.config.checkpoint.interval;
   const bool is_due = step.is_last || run_.stop.is_agreed() || (interval > 0 && step.report.step % interval == 0);
@@ -61,31 +55,24 @@ void RunSaves<P>::after_step(const LoopStep& step) {
     run_.stop.agree();  // it may have waited long for the save before
 }
 
-template <class P>
-void RunSaves<P>::save() {
+void RunSaves::save() {
   run_.files.require_in_place();
   saver_.save();
   saved_step_ = trainer_.steps_done();
   rollbacks_.checkpoint_saved();
 }
 
-template <class P>
-void RunSaves<P>::save_and_drain() {
+void RunSaves::save_and_drain() {
   if (saved_step_ != trainer_.steps_done())
     save();
   saver_.drain();
 }
 
-template <class P>
-Index RunSaves<P>::go_back(const StepReport& report) {
+Index RunSaves::roll_back(const StepReport& report) {
   saver_.drain();  // it may be the checkpoint to go back to
-  const Index step = rollbacks_.go_back(report, run_.config, run_.id, run_.mesh, trainer_, run_.note);
+  const Index step = rollbacks_.roll_back(report, run_.config, run_.id, run_.mesh, trainer_, run_.note);
   saved_step_ = -1;  // the steps after it are taken again
   return step;
 }
-
-#define ESPALIER_INSTANTIATE(P) template class RunSaves<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -78,7 +78,7 @@ RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
   if (found.tokenizer && !stated.empty() && found.tokenizer->name() != stated) {
     if (!is_kept || samples)
       throw Error(ExitCode::data,
-                  {.what = "the token files are of another tokenizer",
+                  {.what = "the token files were made with another tokenizer",
                    .where = found.source.string(),
                    .got = "token files of " + stated,
                    .wanted = found.tokenizer->name(),
@@ -91,11 +91,12 @@ RunTokenizer find_on_root(const RunConfig& config, const std::string& init_from,
   if (!samples)
     return found;
   if (!found.tokenizer)
-    throw Error(ExitCode::usage, {.what = "samples of text need a tokenizer",
-                                  .where = "run.sample_interval",
-                                  .got = stated.empty() ? "token files that name none" : "token files of " + stated,
-                                  .wanted = "the tokenizer that packed the data",
-                                  .todo = "set data.tokenizer to its file or directory"});
+    throw Error(ExitCode::usage,
+                {.what = "samples of text need a tokenizer",
+                 .where = "run.sample_interval",
+                 .got = stated.empty() ? "token files that name no tokenizer" : "token files of " + stated,
+                 .wanted = "the tokenizer that packed the data",
+                 .todo = "set data.tokenizer to its file or directory"});
   for (std::size_t i = 0; i < config.run.sample_prompts.size(); ++i)
     require_vocabulary(config.run.sample_prompts[i], fmt::format("run.sample_prompts[{}]", i), *found.tokenizer,
                        config.model.shape.vocab_size);

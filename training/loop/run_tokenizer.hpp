@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-/// The tokenizer that made a run's token files, as far as it is known.
+/// The tokenizer of a run's token files, if it is known.
 struct RunTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  ///< on rank 0
   std::string name;                      ///< on every rank; empty: none is known
@@ -24,8 +24,8 @@ struct RunTokenizer {
   void keep_in(const Path& run) const;
 };
 
-/// That of data.tokenizer, else the one that the run keeps, else that of the model in `init_from`, else bytes if the
-/// token files are of bytes. Rank 0 reads. Collective. `note` is told of one that is found and cannot be used.
+/// Finds it: data.tokenizer, else the copy in the run directory, else that of the model in `init_from`, else bytes if
+/// the token files are of bytes. Rank 0 reads. Collective. `note` gets a tokenizer that is found and cannot be used.
 /// @throws Error, the same on every rank: (data) for token files of another one; (usage) where samples of text are
 /// wanted and none is known, or a prompt has a token that the model does not know
 RunTokenizer find_run_tokenizer(const RunConfig& config, const std::string& init_from, const Communicator& world,

@@ -19,12 +19,12 @@ void StepLines::after_step(const LoopStep& step) {
   if (!run_.is_root())
     return;
   const TrainProgress progress = progress_of(step.report);
-  run_.files.records().add_step(step.report, progress, step.is_validated);
+  run_.files.records().add_step(step.report, progress, step.validation_is_due);
   if (events_.step)
     events_.step(step.report, progress);
 }
 
-void StepLines::went_back_to(Index step) { run_.files.open_records(step); }
+void StepLines::rolled_back_to(Index step) { run_.files.open_records(step); }
 
 TrainProgress StepLines::progress_of(const StepReport& report) const {
   const RunConfig& config = run_.config;

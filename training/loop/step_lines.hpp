@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// The line of each step, on rank 0: in metrics.jsonl and on the console, with how fast it was and what is left.
+/// Writes the line of each step on rank 0: into metrics.jsonl and on the console, with throughput and remaining time.
 class StepLines : public LoopObserver {
  public:
   /// @param peak_rate FLOP/s of all devices together, where it is known. What is given must outlive it.
@@ -21,7 +21,7 @@ class StepLines : public LoopObserver {
 
   void before_step(Index step) override;
   void after_step(const LoopStep& step) override;
-  void went_back_to(Index step) override;
+  void rolled_back_to(Index step) override;
 
  private:
   TrainProgress progress_of(const StepReport& report) const;
@@ -31,7 +31,7 @@ class StepLines : public LoopObserver {
   const PredictionCheck& prediction_;
   std::optional<double> peak_rate_;
   std::optional<Stopwatch> since_first_step_;
-  Index steps_ = 0;  // of this launch, with those that were taken back
+  Index steps_ = 0;  // of this launch, with those that were rolled back
 };
 
 }  // namespace espalier

@@ -73,9 +73,9 @@ StepRecords::StepRecords(const RunConfig& config, const Path& run, Index last_st
     samples_.emplace(run / "samples.jsonl", last_step);
 }
 
-void StepRecords::add_step(const StepReport& report, const TrainProgress& progress, bool is_validated) {
+void StepRecords::add_step(const StepReport& report, const TrainProgress& progress, bool validation_is_due) {
   const ordered_json line = metrics_line(report, progress);
-  metrics_.append(line, is_validated ? room_for_validation : 0);
+  metrics_.append(line, validation_is_due ? validation_padding : 0);
   if (csv_)
     csv_->append(line);
   if (!events_)

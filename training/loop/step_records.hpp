@@ -15,21 +15,21 @@
 
 namespace espalier {
 
-/// Blanks that the line of a step gets that is to be validated: `,"validation_loss":` and a number fit.
-constexpr std::size_t room_for_validation = 44;
+/// Blanks in the line of a step that is to be validated: `,"validation_loss":` and a number fit.
+constexpr std::size_t validation_padding = 44;
 
 /// A step in metrics.jsonl; docs/running.md explains each field.
 nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress);
 
-/// What rank 0 writes of the steps, for people and tools that watch: metrics.jsonl; metrics.csv, tensorboard/ and
-/// samples.jsonl where the config wants them.
+/// The records of the steps on rank 0: metrics.jsonl, and metrics.csv, tensorboard/ and samples.jsonl if the config
+/// wants them.
 class StepRecords {
  public:
-  /// Goes on after `last_step`: what is there of later steps is set aside. @throws Error (write), also by the others.
+  /// Opens the records after `last_step`; lines of later steps are set aside. All functions throw Error (write).
   StepRecords(const RunConfig& config, const Path& run, Index last_step);
 
-  /// @param is_validated a validation of the step follows
-  void add_step(const StepReport& report, const TrainProgress& progress, bool is_validated);
+  /// @param validation_is_due a validation of the step follows
+  void add_step(const StepReport& report, const TrainProgress& progress, bool validation_is_due);
   void add_validation(Index step, double loss);
   void add_samples(Index step, const std::vector<TextSample>& samples);
 

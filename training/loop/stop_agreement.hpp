@@ -11,26 +11,26 @@
 
 namespace espalier {
 
-/// What ends a launch early: a request to any rank, run.max_duration, --stop-after. All ranks stop together.
+/// Ends a launch early, on all ranks together: by a request to any rank, run.max_duration or --stop-after.
 class StopAgreement {
  public:
   /// @param stop_after steps of this launch; 0: no limit
   /// @param request what asks this rank to stop ("SIGTERM"), or nothing; may be empty
-  /// @param note is given one line, on every rank, as soon as all know that they stop
+  /// @param note gets one line, on every rank, as soon as all know that they stop
   StopAgreement(const RunConfig& config, Index stop_after, const Communicator& world,
                 std::function<std::string()> request, std::function<void(const std::string&)> note);
 
-  /// Before the run begins, only `request` is asked: a launch that is short of time shall come to its first step.
+  /// Before the run begins only `request` counts: a launch with little time must come to its first step.
   void begin() { begun_ = true; }
   void step_begins() { ++steps_; }
 
-  /// Must this rank stop after the step that it is in? Asks no other rank.
+  /// Must this rank stop after the present step? Does not communicate.
   bool is_asked();
 
-  /// Must any rank stop? Collective until the answer is yes, which it then stays.
+  /// Must any rank stop? Collective until the answer is yes; then it stays yes.
   bool agree();
 
-  /// All ranks know by other means whether one of them is asked. Collective when they learn it first.
+  /// All ranks already know whether one of them must stop. Collective the first time that one must.
   void agree_to(bool stop);
 
   bool is_agreed() const { return agreed_; }

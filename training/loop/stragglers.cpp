@@ -60,7 +60,7 @@ StragglerWatch::StragglerWatch(const RunConfig::Stability& config, const Process
       stages_(static_cast<std::size_t>(mesh.world().size())) {
   const int stage = mesh.pp().rank();
   all_gather(mesh.world(), std::span<int>(stages_), std::span<const int>(&stage, 1));
-  hosts_ = gather_texts(mesh.world(), mesh.world().position().current().host.data());
+  hosts_ = gather_texts(mesh.world(), mesh.world().rank_progress().current().host.data());
 }
 
 std::vector<std::string> StragglerWatch::after_step(const StepReport& report) {
@@ -82,26 +82,26 @@ std::vector<std::string> StragglerWatch::compare(Index step) {
     const auto i = static_cast<std::size_t>(straggler.rank);
     return fmt::format("rank {} (stage {}) on {}", straggler.rank, stages_[i], hosts_[i]);
   };
-  std::vector<Straggler> still_named;
+  std::vector<Straggler> still_slow;
   for (const Straggler& straggler : slow) {
-    const bool is_known = contains(named_, straggler.rank);
+    const bool is_known = contains(reported_, straggler.rank);
     if (is_known || contains(suspects_, straggler.rank))
-      still_named.push_back(straggler);
+      still_slow.push_back(straggler);
     if (!is_known && contains(suspects_, straggler.rank))
       lines.push_back(fmt::format("straggler: {} works {:.0f} % longer than the other ranks of its stage since step {}",
                                   place(straggler), 100 * straggler.share, step - 2 * window_ + 1));
   }
-  for (const Straggler& straggler : named_)
+  for (const Straggler& straggler : reported_)
     if (!contains(slow, straggler.rank))
       lines.push_back(fmt::format("straggler: {} works as long as the others again", place(straggler)));
   suspects_ = slow;
-  named_ = still_named;
+  reported_ = still_slow;
   return lines;
 }
 
-nlohmann::json StragglerWatch::named() const {
+nlohmann::json StragglerWatch::to_json() const {
   nlohmann::json list = nlohmann::json::array();
-  for (const Straggler& straggler : named_) {
+  for (const Straggler& straggler : reported_) {
     const auto i = static_cast<std::size_t>(straggler.rank);
     list.push_back(
         {{"rank", straggler.rank}, {"host", hosts_[i]}, {"stage", stages_[i]}, {"longer_by", straggler.share}});
@@ -114,7 +114,7 @@ void StragglerNotes::after_step(const LoopStep& step) {
   for (const std::string& line : lines)
     run_.note(line);
   if (!lines.empty())
-    run_.files.update(watch_.named());
+    run_.files.update(watch_.to_json());
 }
 
 }  // namespace espalier

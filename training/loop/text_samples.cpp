@@ -64,8 +64,7 @@ bool draw(std::span<GeneratedText> texts, const std::vector<Index>& rows, std::s
 }
 
 // Of at most B texts, which rank 0 has. False: must_stop said so.
-template <class P>
-bool complete(Trainer<P>& trainer, const RunConfig& config, std::span<GeneratedText> texts, const Communicator& world,
+bool complete(Trainer& trainer, const RunConfig& config, std::span<GeneratedText> texts, const Communicator& world,
               const std::function<bool()>& must_stop) {
   for (;;) {
     if (must_stop())
@@ -85,8 +84,7 @@ bool complete(Trainer<P>& trainer, const RunConfig& config, std::span<GeneratedT
 
 }  // namespace
 
-template <class P>
-std::optional<std::vector<TextSample>> sample_texts(Trainer<P>& trainer, const RunConfig& config,
+std::optional<std::vector<TextSample>> sample_texts(Trainer& trainer, const RunConfig& config,
                                                     const Tokenizer* tokenizer, const Communicator& world,
                                                     const std::function<bool()>& must_stop) {
   const RunConfig::Run& run = config.run;
@@ -114,8 +112,7 @@ std::optional<std::vector<TextSample>> sample_texts(Trainer<P>& trainer, const R
   return samples;
 }
 
-template <class P>
-void SampleNotes<P>::after_step(const LoopStep& step) {
+void SampleNotes::after_step(const LoopStep& step) {
   const Index interval = run_.config.run.sample_interval;
   if (interval == 0 || step.report.step % interval != 0 || run_.stop.is_agreed())
     return;
@@ -130,12 +127,5 @@ void SampleNotes<P>::after_step(const LoopStep& step) {
     run_.note(fmt::format("step {}: {}", step.report.step, printable_line(sample.prompt + sample.text)));
   run_.files.records().add_samples(step.report.step, *samples);
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                                       \
-  template std::optional<std::vector<TextSample>> sample_texts<P>(Trainer<P>&, const RunConfig&, const Tokenizer*,    \
-                                                                  const Communicator&, const std::function<bool()>&); \
-  template class SampleNotes<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -5,10 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "io/records/run_positions.hpp"
+#include "io/records/run_progress.hpp"
 #include "io/units.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
@@ -23,7 +24,7 @@
 #include "training/loop/run_files.hpp"
 #include "training/loop/run_saves.hpp"
 #include "training/loop/run_tokenizer.hpp"
-#include "training/loop/same_start.hpp"
+#include "training/loop/same_launch.hpp"
 #include "training/loop/step_lines.hpp"
 #include "training/loop/stop_agreement.hpp"
 #include "training/loop/stragglers.hpp"
@@ -33,16 +34,16 @@
 #include "training/prediction/predict_memory.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/loaders.hpp"
+#include "training/step/typed_trainer.hpp"
 
 namespace espalier {
 namespace {
 
 /// The steps of a launch.
-template <class P>
 class Loop {
  public:
-  /// Collective. The run's directory is there, with its records open after the step that the trainer goes on after.
-  Loop(const RunContext& run, const TrainEvents& events, Trainer<P>& trainer, CheckpointSaver<P>& saver,
+  /// Collective. The run's directory is there, with its records open after the step that the trainer resumes after.
+  Loop(const RunContext& run, const TrainEvents& events, Trainer& trainer, CheckpointSaver& saver,
        PredictionCheck& prediction, std::optional<double> peak_rate, const Tokenizer* tokenizer)
       : run_(run),
         trainer_(trainer),
@@ -54,25 +55,25 @@ class Loop {
         validation_(run, events, trainer, saver),
         samples_(run, trainer, saver, tokenizer),
         incidents_(run, trainer, saver) {
-    trainer_.observe_anomalies([this](const StepReport& report) { tell(&LoopObserver::before_anomaly, report); });
+    trainer_.observe_anomalies([this](const StepReport& report) { notify(&LoopObserver::before_anomaly, report); });
   }
 
   TrainOutcome run() {
     const Index total = run_.config.total_steps();
     while (trainer_.steps_done() < total) {
-      tell(&LoopObserver::before_step, trainer_.steps_done() + 1);
+      notify(&LoopObserver::before_step, trainer_.steps_done() + 1);
       run_.stop.step_begins();
       StepReport report = trainer_.step([&] { return run_.stop.is_asked(); });
       MemoryLedger::instance().check_budget();
       if (report.rollback) {
         run_.stop.agree_to(report.stop);
-        tell(&LoopObserver::went_back_to, saves_.go_back(report));
+        notify(&LoopObserver::rolled_back_to, saves_.roll_back(report));
       } else {
         report.seconds[Phase::checkpoint] += saves_.take_seconds();
-        tell(&LoopObserver::after_step, LoopStep{report, report.step == total, validation_.is_due(report.step)});
+        notify(&LoopObserver::after_step, LoopStep{report, report.step == total, validation_.is_due(report.step)});
       }
-      const bool is_whole = trainer_.steps_done() == total && !validation_.is_due(total);
-      if (run_.stop.is_agreed() && !is_whole) {
+      const bool is_complete = trainer_.steps_done() == total && !validation_.is_due(total);
+      if (run_.stop.is_agreed() && !is_complete) {
         saves_.save_and_drain();
         return TrainOutcome::stopped;
       }
@@ -80,32 +81,32 @@ class Loop {
     return TrainOutcome::completed;
   }
 
-  /// Beside the steps: of the weights that the trainer has now.
+  /// Outside of run(): save and validate the present weights.
   void save() { saves_.save(); }
   void validate() { validation_.validate(); }
 
-  void end() { tell(&LoopObserver::loop_ends, trainer_.steps_done()); }
+  void end() { notify(&LoopObserver::loop_ends, trainer_.steps_done()); }
 
-  /// After the run itself: until then this rank's position tells where it is.
-  void sign_off() { rank_records_.sign_off(); }
+  /// After the run itself: until then this rank's progress says where it is.
+  void mark_finished() { rank_records_.mark_finished(); }
 
  private:
   template <class Event, class Value>
-  void tell(Event event, const Value& value) const {
+  void notify(Event event, const Value& value) const {
     for (LoopObserver* const observer : observers_)
       (observer->*event)(value);
   }
 
   const RunContext& run_;
-  Trainer<P>& trainer_;
+  Trainer& trainer_;
   RankRecords rank_records_;
   PredictionNotes prediction_;
   StragglerNotes stragglers_;
   StepLines step_lines_;
-  RunSaves<P> saves_;
-  Validation<P> validation_;
-  SampleNotes<P> samples_;
-  IncidentNotes<P> incidents_;
+  RunSaves saves_;
+  Validation validation_;
+  SampleNotes samples_;
+  IncidentNotes incidents_;
   // What happened is written before anything can fail; a step is saved before its validation, in which a launch may be
   // killed.
   const std::vector<LoopObserver*> observers_ = {&rank_records_, &prediction_, &stragglers_, &step_lines_,
@@ -113,7 +114,6 @@ class Loop {
 };
 
 /// A launch of a run: what comes before its loop, and what is left in its directory after it.
-template <class P>
 class Launch {
  public:
   Launch(const RunConfig& config, const TrainOptions& options, const Layout& layout, const ProcessMesh& mesh,
@@ -131,23 +131,24 @@ class Launch {
   TrainOutcome run() {
     const RunConfig& config = run_.config;
     const Communicator& world = run_.mesh.world();
-    require_same_start(world, to_toml(config) + fmt::format("[command]\nresume = {}\ninit_from = {}\n", options_.resume,
-                                                            options_.init_from));
+    require_same_launch(world, to_toml(config) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
+                                                             options_.resume, options_.init_from));
     require_cluster(config);
     require_memory(config, run_.layout, memory_of_a_rank(world));
     const nlohmann::json data_files = check_token_files(config, world, note_);
     tokenizer_ = find_run_tokenizer(config, options_.init_from, world, note_);
-    // What refuses a start comes before it signs on.
+    // Whatever can refuse the launch comes before begin_launch(), which changes the files of the run.
     run_.id = files_.take_directory();
     if (stop_.agree())
       return TrainOutcome::not_begun;
     measure_machine();
     if (stop_.agree())
       return TrainOutcome::not_begun;
-    Trainer<P> trainer(ExecSpace(), config, run_.layout, run_.mesh);
+    const std::unique_ptr<Trainer> owned = make_trainer(ExecSpace(), config, run_.layout, run_.mesh);
+    Trainer& trainer = *owned;
     trainer.set_data_files(data_files);
     trainer.name_tokenizer(tokenizer_.name);
-    CheckpointSaver<P> saver(config, files_.checkpoints(), run_.mesh, trainer, note_, run_.id, [&] { stop_.agree(); });
+    CheckpointSaver saver(config, files_.checkpoints(), run_.mesh, trainer, note_, run_.id, [&] { stop_.agree(); });
     resume_training(options_, files_.checkpoints(), run_.id, config, run_.mesh, trainer, note_);
     if (stop_.agree())
       return TrainOutcome::not_begun;
@@ -156,14 +157,14 @@ class Launch {
     try {
       return train_in_directory(trainer, saver);
     } catch (const Error& error) {
-      if (error.code() == ExitCode::write && run_.is_root() && files_.is_signed_on())
-        files_.directory().require_in_place();  // else that is the cause, of a save behind the training
+      if (error.code() == ExitCode::write && run_.is_root() && files_.has_begun_launch())
+        files_.directory().require_in_place();  // a moved directory is why a background save could not write
       if (error.code() != ExitCode::numerical)
-        throw with_positions(error);
+        throw with_progress(error);
       publish_if_possible(saver);
-      throw with_positions(with_way_back(error, files_.checkpoints(), run_.id));
+      throw with_progress(with_resume_hint(error, files_.checkpoints(), run_.id));
     } catch (const std::exception& exception) {
-      files_.sign_off_failed(error_from(exception, ExitCode::defect));
+      files_.record_failure(error_from(exception, ExitCode::defect));
       throw;
     }
   }
@@ -171,8 +172,9 @@ class Launch {
  private:
   void measure_machine() {
     const Communicator& world = run_.mesh.world();
-    agree_on_libraries<Compute<P>>(run_.config, world);
-    const auto measure = [&] { gemm_rate_ = measure_gemm_rate<Compute<P>>(world); };
+    const ScalarType compute = types_of(run_.config).compute;
+    agree_on_libraries(run_.config, world);
+    const auto measure = [&] { gemm_rate_ = measure_gemm_rate(compute, world); };
     if (exec_is_host)
       MemoryLedger::instance().record_library_scratch_of(measure);
     else  // what becomes resident is the host's memory, not the accelerator's
@@ -183,44 +185,45 @@ class Launch {
   }
 
   void note_machine() const {
-    note_(products_text(gemm_rate_, run_.mesh.world().size()));
+    note_(matmuls_text(gemm_rate_, run_.mesh.world().size()));
     if (!exec_is_host)
-      note_("attention by " + (why_not_cudnn(run_.config).empty()
-                                   ? describe_attention<Compute<P>>(attention_shape(run_.config, run_.layout))
-                                   : "own kernels, not cuDNN: " + why_not_cudnn(run_.config)));
+      note_("attention by " +
+            (why_not_cudnn(run_.config).empty()
+                 ? describe_attention(types_of(run_.config).compute, attention_shape(run_.config, run_.layout))
+                 : "own kernels, not cuDNN: " + why_not_cudnn(run_.config)));
     if (const std::size_t bytes = run_.mesh.world().context().link_bytes(); bytes > 0)
-      note_(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
+      note_(fmt::format("NCCL uses about {} of GPU memory, which no category includes", bytes_text(bytes)));
   }
 
-  TrainOutcome train_in_directory(Trainer<P>& trainer, CheckpointSaver<P>& saver) {
+  TrainOutcome train_in_directory(Trainer& trainer, CheckpointSaver& saver) {
     const RunConfig& config = run_.config;
     const Communicator& world = run_.mesh.world();
     const Index resumed_step = trainer.steps_done();
     if (events_.begins)
       events_.begins();
     stop_.begin();
-    files_.sign_on(resumed_step, *prediction_);
-    const AtEarlyExit sign_off(
-        [path = files_.path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
+    files_.begin_launch(resumed_step, *prediction_);
+    const AtEarlyExit at_early_exit(
+        [path = files_.path()](const std::string& report) { record_failure(path, report, ExitCode::communication); });
     attempt_together(world, ExitCode::write, [&] { tokenizer_.keep_in(files_.path()); });
     const nlohmann::json facts = run_facts(config, run_.mesh, options_.program, gemm_rate_, resumed_step + 1);
     if (!files_.keeps_figures())
       files_.update({{"facts", facts}});
     files_.open_records(resumed_step);
-    Loop<P> loop(run_, events_, trainer, saver, *prediction_, peak_rate_, tokenizer_.tokenizer.get());
+    Loop loop(run_, events_, trainer, saver, *prediction_, peak_rate_, tokenizer_.tokenizer.get());
     if (config.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       loop.save();  // there is none of this run yet that it could go back to
     if (resumed_step >= config.total_steps())
       nothing_left(loop, saver, trainer);
     const TrainOutcome outcome = stop_.is_agreed() ? TrainOutcome::stopped : loop.run();
     loop.end();
-    barrier(world);  // signed off only when every rank has come to the end
-    files_.sign_off(outcome, stop_.cause());
-    loop.sign_off();
+    barrier(world);  // the launch has ended only when every rank has come to the end
+    files_.end_launch(outcome, stop_.cause());
+    loop.mark_finished();
     return outcome;
   }
 
-  void nothing_left(Loop<P>& loop, CheckpointSaver<P>& saver, const Trainer<P>& trainer) const {
+  void nothing_left(Loop& loop, CheckpointSaver& saver, const Trainer& trainer) const {
     const Index step = trainer.steps_done();
     const Index total = run_.config.total_steps();
     const std::string limit = run_.config.run.steps == total
@@ -244,24 +247,24 @@ class Launch {
     return all_reduce(run_.mesh.world(), Index{found ? 1 : 0}, ReduceOp::max) > 0;
   }
 
-  // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
-  // cause, whatever becomes of it.
-  static void publish_if_possible(CheckpointSaver<P>& saver) {
+  // Publishes a background save. All ranks have stopped in the same step, so they can agree on it. If it fails, the
+  // error that stopped them is still the one reported.
+  static void publish_if_possible(CheckpointSaver& saver) {
     try {
       saver.drain();
-    } catch (const std::exception&) {  // told by the next start: its save was not finished
+    } catch (const std::exception&) {  // the next launch reports that its save was not finished
     }
   }
 
-  // A failed or late message is told together with where every rank was: the one that is silent is among them.
-  Error with_positions(const Error& error) const {
+  // A failed or late message is reported with where every rank was: the one that is silent is among them.
+  Error with_progress(const Error& error) const {
     ErrorReport report = error.report();
-    const std::string positions =
-        error.code() == ExitCode::communication ? positions_in(files_.path(), false) : std::string();
-    if (!positions.empty())
-      report.got += "\n" + positions;
+    const std::string progress =
+        error.code() == ExitCode::communication ? progress_in(files_.path(), false) : std::string();
+    if (!progress.empty())
+      report.got += "\n" + progress;
     Error whole(error.code(), report);
-    files_.sign_off_failed(whole);
+    files_.record_failure(whole);
     return whole;
   }
 
@@ -279,16 +282,9 @@ class Launch {
 
 }  // namespace
 
-template <class P>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const Layout& layout, const ProcessMesh& mesh,
                    const TrainEvents& events, const std::function<std::string()>& stop_request) {
-  return Launch<P>(config, options, layout, mesh, events, stop_request).run();
+  return Launch(config, options, layout, mesh, events, stop_request).run();
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                            \
-  template TrainOutcome train<P>(const RunConfig&, const TrainOptions&, const Layout&, const ProcessMesh&, \
-                                 const TrainEvents&, const std::function<std::string()>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -11,20 +11,17 @@
 
 namespace espalier {
 
-template <class P>
-bool Validation<P>::is_due(Index step) const {
+bool Validation::is_due(Index step) const {
   const Index interval = run_.config.run.eval_interval;
   return trainer_.has_validation() && (step == run_.config.total_steps() || (interval > 0 && step % interval == 0));
 }
 
-template <class P>
-void Validation<P>::after_step(const LoopStep& step) {
-  if (step.is_validated && !run_.stop.is_agreed())
+void Validation::after_step(const LoopStep& step) {
+  if (step.validation_is_due && !run_.stop.is_agreed())
     validate();
 }
 
-template <class P>
-void Validation<P>::validate() {
+void Validation::validate() {
   constexpr double seconds_between_lines = 10;
   Stopwatch since_line;
   run_.mesh.world().observers().operation_begins(-1, "validation", -1, -1);
@@ -44,9 +41,5 @@ void Validation<P>::validate() {
   if (events_.validation)
     events_.validation(trainer_.steps_done(), *loss);
 }
-
-#define ESPALIER_INSTANTIATE(P) template class Validation<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -8,13 +8,12 @@
 
 namespace espalier {
 
-/// The loss over the validation files every run.eval_interval steps, and at the end. Saves go on meanwhile, and a stop
-/// ends it.
-template <class P>
+/// The loss over the validation files every run.eval_interval steps, and at the end. Saves continue meanwhile, and a
+/// stop ends it.
 class Validation : public LoopObserver {
  public:
   /// What is given must outlive it.
-  Validation(const RunContext& run, const TrainEvents& events, Trainer<P>& trainer, CheckpointSaver<P>& saver)
+  Validation(const RunContext& run, const TrainEvents& events, Trainer& trainer, CheckpointSaver& saver)
       : run_(run), events_(events), trainer_(trainer), saver_(saver) {}
 
   bool is_due(Index step) const;
@@ -26,8 +25,8 @@ class Validation : public LoopObserver {
  private:
   const RunContext& run_;
   const TrainEvents& events_;
-  Trainer<P>& trainer_;
-  CheckpointSaver<P>& saver_;
+  Trainer& trainer_;
+  CheckpointSaver& saver_;
 };
 
 }  // namespace espalier

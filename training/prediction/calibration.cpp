@@ -51,10 +51,6 @@ double misfit(const Accelerator& device, Precision precision, const std::vector<
   return sum;
 }
 
-double both_passes(const BlockTime& time) {
-  return time.forward.seconds() + time.backward_input.seconds() + time.backward_weight.seconds();
-}
-
 constexpr double least_latency = 1e-9;  // that a cluster file may have
 
 // What passes each device [nccl-tests, PERFORMANCE.md]. Clocks that jitter leave it finite.
@@ -71,9 +67,9 @@ LayerSample predicted_sample(const Accelerator& device, Precision precision, con
   const Layout layout{.micro_batch = sample.micro_batch, .global_batch = sample.micro_batch, .precision = precision};
   const Implementation implementation = espalier_implementation(device.moves_messages);
   LayerSample predicted = sample;
-  predicted.block = both_passes(block_time(sample.model, cluster, layout, implementation, sample.sequence_length));
-  predicted.head = both_passes(head_time(sample.model, cluster, layout, implementation, sample.sequence_length));
-  predicted.embedding = both_passes(embedding_time(sample.model, cluster, layout, sample.sequence_length));
+  predicted.block = block_time(sample.model, cluster, layout, implementation, sample.sequence_length).seconds();
+  predicted.head = head_time(sample.model, cluster, layout, implementation, sample.sequence_length).seconds();
+  predicted.embedding = embedding_time(sample.model, cluster, layout, implementation, sample.sequence_length).seconds();
   return predicted;
 }
 

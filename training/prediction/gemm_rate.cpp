@@ -14,6 +14,7 @@
 #include "core/stopwatch.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/device/device.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_time.hpp"
 
 namespace espalier {
@@ -52,16 +53,96 @@ class NoBudget {
   std::size_t budget_ = MemoryLedger::instance().budget();
 };
 
+constexpr Index probe_size = 1024;
+
+template <class T>
+std::vector<double> matmul_rates(const ExecSpace& exec, Index size, int repetitions) {
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  std::vector<bool> is_left_out;
+  for (const MatmulLibrary library : libraries)
+    is_left_out.push_back(!sets_a_peak(library));
+  if (size > probe_size && libraries.size() > 1) {  // what is slow there would take minutes, and is not the fastest
+    const std::vector<double> rates = matmul_rates<T>(exec, probe_size, 1);
+    const double best = *std::ranges::max_element(rates);
+    for (std::size_t i = 0; i < libraries.size(); ++i)
+      is_left_out[i] = is_left_out[i] || libraries[i] == MatmulLibrary::tiled || rates[i] < best / 2;
+  }
+  const RandomStream stream(1, "measure_matmul_rates");
+  Tensor<T, 2> a("espalier::workspace::measure_a", size, size);
+  Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
+  Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
+  Kokkos::parallel_for(
+      "espalier::training::measure_matmul_rates::fill", RangePolicy(exec, 0, size), KOKKOS_LAMBDA(const Index i) {
+        for (Index j = 0; j < size; ++j) {
+          a(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5));
+          b(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5));
+        }
+      });
+  compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
+  // In turns, so that whatever else the machine does for a while meets all of them.
+  const MatmulLibrary chosen = matmul_library();
+  constexpr double unknown = 1e30;
+  std::vector<double> best_seconds(libraries.size(), unknown);
+  for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
+    for (std::size_t i = 0; i < libraries.size(); ++i) {
+      if (is_left_out[i])
+        continue;
+      if (libraries[i] == MatmulLibrary::tiled && repetition > 1)
+        continue;  // slow by design; one figure is enough
+      set_matmul_library(libraries[i]);
+      const Stopwatch stopwatch;
+      for (int product = 0; product < products_at_a_time; ++product)
+        matmul<T>(exec, c, Transpose::no, a, Transpose::yes, b);
+      compat::fence(exec, "espalier::measure_matmul_rates: the products are done when the clock stops");
+      const double seconds = stopwatch.seconds() / products_at_a_time;
+      if (repetition > 0)
+        best_seconds[i] = std::min(best_seconds[i], seconds);
+    }
+  set_matmul_library(chosen);
+  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+  std::vector<double> rates;
+  rates.reserve(libraries.size());
+  for (const double seconds : best_seconds)
+    rates.push_back(seconds < unknown ? flops / seconds : 0);
+  return rates;
+}
+
 // Of the libraries present; found on rank 0, while the others wait.
 template <class T>
 MatmulLibrary fastest_library(const Communicator& world, Index size) {
   MatmulLibrary fastest = MatmulLibrary::tiled;
   if (world.rank() == 0) {
-    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, 4);
+    const std::vector<double> rates = matmul_rates<T>(ExecSpace(), size, 4);
     const auto best = std::max_element(rates.begin(), rates.end());
     fastest = matmul_libraries().at(static_cast<std::size_t>(best - rates.begin()));
   }
   return library_of_root(world, fastest);
+}
+
+template <class T>
+double rate_on_all_ranks(const Communicator& world, Index size) {
+  const NoBudget no_budget;
+  const MatmulLibrary chosen = matmul_library();
+  set_matmul_library(fastest_library<T>(world, size));
+  const ExecSpace exec;
+  const Tensor<T, 2> a("espalier::workspace::gemm_rate_a", size, size);
+  const Tensor<T, 2> c("espalier::workspace::gemm_rate_c", size, size);
+  const RandomStream stream(1, "gemm_rate");
+  Kokkos::parallel_for(
+      "espalier::training::gemm_rate::fill", RangePolicy(exec, 0, size * size), KOKKOS_LAMBDA(const Index i) {
+        a.data()[i] = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5);
+      });
+  matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);  // warms up: threads, packing buffers
+  double best = 0;
+  for (int moment = 0; moment < num_moments; ++moment) {
+    barrier(world);
+    best = std::max(best, all_reduce(world, rate_of_a_moment<T>(exec, c, a)));
+  }
+  set_matmul_library(chosen);
+  release_matmul_workspace();
+  return best;
 }
 
 // By its own name, which a config cannot give it wrongly; by run.cluster where that name is not known. "NVIDIA H200 MIG
@@ -92,89 +173,33 @@ MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library) 
   return static_cast<MatmulLibrary>(number);
 }
 
-template <class T>
-std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions) {
-  const RandomStream stream(1, "measure_matmul_rates");
-  Tensor<T, 2> a("espalier::workspace::measure_a", size, size);
-  Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
-  Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
-  Kokkos::parallel_for(
-      "espalier::training::measure_matmul_rates::fill", RangePolicy(exec, 0, size), KOKKOS_LAMBDA(const Index i) {
-        for (Index j = 0; j < size; ++j) {
-          a(i, j) =
-              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5));
-          b(i, j) =
-              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5));
-        }
-      });
-  compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
-  // In turns, so that whatever else the machine does for a while meets all of them.
-  const std::vector<MatmulLibrary> libraries = matmul_libraries();
-  const MatmulLibrary chosen = matmul_library();
-  std::vector<bool> is_left_out;
-  for (const MatmulLibrary library : libraries)
-    is_left_out.push_back(!sets_a_peak(library));
-  constexpr double unknown = 1e30;
-  std::vector<double> best_seconds(libraries.size(), unknown);
-  for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
-    for (std::size_t i = 0; i < libraries.size(); ++i) {
-      if (is_left_out[i])
-        continue;
-      if (libraries[i] == MatmulLibrary::tiled && (repetition > 1 || (size > 1024 && libraries.size() > 1)))
-        continue;  // slow by design; one figure is enough
-      set_matmul_library(libraries[i]);
-      const Stopwatch stopwatch;
-      for (int product = 0; product < products_at_a_time; ++product)
-        matmul<T>(exec, c, Transpose::no, a, Transpose::yes, b);
-      compat::fence(exec, "espalier::measure_matmul_rates: the products are done when the clock stops");
-      const double seconds = stopwatch.seconds() / products_at_a_time;
-      if (repetition > 0)
-        best_seconds[i] = std::min(best_seconds[i], seconds);
-    }
-  set_matmul_library(chosen);
-  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
-  std::vector<double> rates;
-  rates.reserve(libraries.size());
-  for (const double seconds : best_seconds)
-    rates.push_back(seconds < unknown ? flops / seconds : 0);
-  return rates;
+MatmulLibrary wanted_matmul_library(const RunConfig& config, ScalarType compute) {
+  return config.run.matmul == "auto" ? default_matmul_library(compute) : parse_matmul_library(config.run.matmul);
 }
 
-template <class T>
-double measure_gemm_rate(const Communicator& world, Index size) {
-  const NoBudget no_budget;
-  const MatmulLibrary chosen = matmul_library();
-  set_matmul_library(fastest_library<T>(world, size));
-  const ExecSpace exec;
-  const Tensor<T, 2> a("espalier::workspace::gemm_rate_a", size, size);
-  const Tensor<T, 2> c("espalier::workspace::gemm_rate_c", size, size);
-  const RandomStream stream(1, "gemm_rate");
-  Kokkos::parallel_for(
-      "espalier::training::gemm_rate::fill", RangePolicy(exec, 0, size * size), KOKKOS_LAMBDA(const Index i) {
-        a.data()[i] = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5);
-      });
-  matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);  // warms up: threads, packing buffers
-  double best = 0;
-  for (int moment = 0; moment < num_moments; ++moment) {
-    barrier(world);
-    best = std::max(best, all_reduce(world, rate_of_a_moment<T>(exec, c, a)));
-  }
-  set_matmul_library(chosen);
-  release_matmul_workspace();
-  return best;
+void set_libraries(const RunConfig& config) {
+  set_matmul_library(wanted_matmul_library(config, compute_type_of(config.layout.precision)));
+  set_attention_library(parse_attention_library(config.run.attention));
 }
 
-std::string products_text(double gemm_rate, int ranks) {
+void agree_on_libraries(const RunConfig& config, const Communicator& world) {
+  set_libraries(config);
+  set_matmul_library(library_of_root(world, matmul_library()));
+}
+
+std::vector<double> measure_matmul_rates(ScalarType type, const ExecSpace& exec, Index size, int repetitions) {
+  return with_scalar_type(type, [&]<class T>() { return matmul_rates<T>(exec, size, repetitions); });
+}
+
+double measure_gemm_rate(ScalarType type, const Communicator& world, Index size) {
+  return with_scalar_type(type, [&]<class T>() { return rate_on_all_ranks<T>(world, size); });
+}
+
+std::string matmuls_text(double gemm_rate, int ranks) {
   return fmt::format("matmuls by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
                      std::ranges::count_if(matmul_libraries(), sets_a_peak), gemm_rate * 1e-9,
                      ranks > 1 ? " on all ranks together" : "");
 }
-
-#define ESPALIER_INSTANTIATE(T)                                                       \
-  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int); \
-  template double measure_gemm_rate<T>(const Communicator&, Index);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 std::optional<double> peak_rate(const RunConfig& config, const Communicator& world) {
   if (config.emulates_operations())

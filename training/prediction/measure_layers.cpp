@@ -8,6 +8,7 @@
 #include "io/input_limits.hpp"
 #include "models/cost.hpp"
 #include "models/decoder.hpp"
+#include "models/part_layers.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_memory.hpp"
@@ -21,18 +22,16 @@ bool measurement_fits(const RunConfig& config) {
   if (config.run.device_memory == 0)
     return true;
   RunConfig one = config;
-  one.layout = {.micro_batch = config.layout.micro_batch,
-                .global_batch = config.layout.micro_batch,
-                .precision = config.layout.precision};
+  one.layout = Layout{.micro_batch = config.layout.micro_batch,
+                      .global_batch = config.layout.micro_batch,
+                      .precision = config.layout.precision};
   one.model.shape.num_layers = 1;
   return predict_memory(one, make_run_layout(one, 1)).front().total() <
          static_cast<std::size_t>(config.run.device_memory);
 }
 
-}  // namespace
-
 template <class P>
-LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
+LayerCosts measure(const RunConfig& config, Recompute recompute) {
   ModelConfig shape = config.model.shape;
   shape.num_layers = 1;
   const ExecSpace exec;
@@ -70,17 +69,19 @@ LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
   return {.embedding = best[0], .block = best[1], .head = best[2]};
 }
 
-namespace {
-
 LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
   if (config.emulates_operations())
     return {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
   if (!measurement_fits(config))
     return layer_flops(config.model.shape, config.sequence_length, recompute);
-  return with_precision(config, [&]<class P>() { return measure_layer_costs<P>(config, recompute); });
+  return measure_layer_costs(config, recompute);
 }
 
 }  // namespace
+
+LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
+  return with_precision(config, [&]<class P>() { return measure<P>(config, recompute); });
+}
 
 std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
@@ -107,15 +108,12 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   if (world.rank() == 0) {
     layers = stored_layers(config);
     if (layers.size() != parts)
-      layers = balanced_layers(config, [&](Recompute recompute) { return layer_costs(config, recompute); });
+      layers = layers_by_cost(config.model.shape.num_layers, config.layout,
+                              [&](Recompute recompute) { return layer_costs(config, recompute); });
   }
   layers.resize(parts);
   broadcast(world, std::span<Index>(layers), 0);
   config.layout.layers = layers;
 }
-
-#define ESPALIER_INSTANTIATE(P) template LayerCosts measure_layer_costs<P>(const RunConfig&, Recompute);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -12,7 +12,6 @@ namespace espalier {
 
 /// Seconds of forward and backward of the items that a pipeline is cut between: embedding, one block, head, under one
 /// mode of recomputation. Runs a model of one layer on one micro-batch of the config; frees what it allocates.
-template <class P>
 LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute);
 
 /// The layers of each stage that the run directory has from an earlier start, if its pipeline is that of this config;

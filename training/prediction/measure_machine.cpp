@@ -109,14 +109,13 @@ RunConfig config_of(const Shape& shape, Precision compute) {
 }
 
 // All ranks at once; of a few rounds the best, of the ranks the slowest.
-template <class T>
 LayerSample measure_sample(const Communicator& world, const Shape& shape, Precision compute) {
   const RunConfig config = config_of(shape, compute);
   constexpr int rounds = 3;
   std::array<double, 3> best{};
   for (int round = 0; round < rounds; ++round) {
     barrier(world);
-    const LayerCosts costs = measure_layer_costs<MixedPrecision<T>>(config, Recompute::none);
+    const LayerCosts costs = measure_layer_costs(config, Recompute::none);
     std::array<double, 3> seconds{costs.embedding, costs.block, costs.head};
     all_reduce(world, std::span<double>(seconds), ReduceOp::max);
     for (std::size_t i = 0; i < best.size(); ++i)
@@ -140,22 +139,22 @@ Precision precision_named(const std::string& compute) {
   return *precision;
 }
 
-template <class T>
 Calibration measure_precision(const Communicator& world, const Accelerator& start, Precision precision,
                               bool device_known) {
   RunConfig config;
   config.layout.precision = precision;
-  agree_on_libraries<T>(config, world);
+  agree_on_libraries(config, world);
   Accelerator device = start;
-  device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, exec_is_host ? 2048 : 8192) / world.size(),
-                            .product_share = 0.9,
-                            .half_depth = 16,
-                            .fill_waves = 0.1,
-                            .attention_share = 0.3,
-                            .is_measured = true};
+  device.rate(precision) = {
+      .peak_flops = measure_gemm_rate(compute_type_of(precision), world, exec_is_host ? 2048 : 8192) / world.size(),
+      .product_share = 0.9,
+      .half_depth = 16,
+      .fill_waves = 0.1,
+      .attention_share = 0.3,
+      .is_measured = true};
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
-    samples.push_back(measure_sample<T>(world, shape, precision));
+    samples.push_back(measure_sample(world, shape, precision));
   release_matmul_workspace();
   release_attention_workspace();
   return calibrate(device, precision, samples, device_known);
@@ -190,8 +189,7 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
     say(fmt::format("layers in {}", compute));
     const bool device_known = !fits.empty();
     const Precision precision = precision_named(compute);
-    const Calibration found = with_compute_type(
-        precision, [&]<class T>() { return measure_precision<T>(world, device, precision, device_known); });
+    const Calibration found = measure_precision(world, device, precision, device_known);
     device = found.device;
     fits.push_back({precision, found.median_error, found.worst_error});
     device.error_share = std::clamp(found.worst_error, device.error_share, 0.5);  // of the worst of them

@@ -9,22 +9,20 @@
 #include "models/embedding.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/emulation.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
 
 namespace espalier {
 namespace {
 
 // What the libraries of products and attention hold on to; 0 of one that this build lacks.
-template <class T>
-std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& attention) {
+std::uint64_t library_workspaces(const RunConfig& config, ScalarType compute, const AttentionShape& attention) {
   const auto absent = absent_libraries(config);
   const auto is_here = [&](const char* key) {
     return std::ranges::none_of(absent, [&](const auto& library) { return library.first == key; });
   };
-  return (is_here("matmul") ? matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) : 0) +
+  return (is_here("matmul") ? matmul_workspace_bytes(compute, wanted_matmul_library(config, compute)) : 0) +
          (is_here("attention") && why_not_cudnn(config).empty()
-              ? attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention)
+              ? attention_workspace_bytes(compute, parse_attention_library(config.run.attention), attention)
               : 0);
 }
 
@@ -35,32 +33,24 @@ AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
       .attention;
 }
 
-template <class P>
-MemoryOptions memory_options(const RunConfig& config, const Layout& layout) {
+MemoryOptions memory_options(const RunConfig& config, const Layout& layout, TrainingTypes types) {
+  types.wire = wire_type(config);
   return {.sequence_length = config.sequence_length,
-          .types = {.compute = scalar_type_of<Compute<P>>(),
-                    .residual = scalar_type_of<Residual<P>>(),
-                    .wire = wire_type(config)},
+          .types = types,
           .logits = logits_here,
           .separate_documents = config.data.separates_documents(),
           .copies_state = config.checkpoint.async && exec_is_host,  // on a GPU the copy lies in the memory of the host
           .message_scale = message_scale(config.emulate, Axis::dp),
-          .library_bytes = library_workspaces<Compute<P>>(config, attention_shape(config, layout))};
+          .library_bytes = library_workspaces(config, types.compute, attention_shape(config, layout))};
 }
 
-template <class P>
+std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout,
+                                             const TrainingTypes& types) {
+  return rank_memory(config.model.shape, layout, memory_options(config, layout, types));
+}
+
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout) {
-  return rank_memory(config.model.shape, layout, memory_options<P>(config, layout));
+  return predict_memory(config, layout, types_of(config));
 }
-
-std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout) {
-  return with_precision(config, [&]<class P>() { return predict_memory<P>(config, layout); });
-}
-
-#define ESPALIER_INSTANTIATE(P)                                              \
-  template MemoryOptions memory_options<P>(const RunConfig&, const Layout&); \
-  template std::vector<MemoryByCategory> predict_memory<P>(const RunConfig&, const Layout&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -13,15 +13,13 @@ namespace espalier {
 /// One micro-batch of a rank.
 AttentionShape attention_shape(const RunConfig& config, const Layout& layout);
 
-/// What of a config decides the memory of its ranks. Library scratch, which only a measurement knows, is not in it.
-template <class P>
-MemoryOptions memory_options(const RunConfig& config, const Layout& layout);
+/// What of a config decides the memory of its ranks, where it computes in these types; how gradients travel the config
+/// says. Library scratch, which only a measurement knows, is not in it.
+MemoryOptions memory_options(const RunConfig& config, const Layout& layout, TrainingTypes types);
 
-/// What a rank of each stage will allocate in the precision of the config: rank_memory().
-std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout);
-
-/// The same in another precision.
-template <class P>
+/// What a rank of each stage will allocate: rank_memory().
+std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout, const TrainingTypes& types);
+/// The same in the precision of the config.
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout);
 
 }  // namespace espalier

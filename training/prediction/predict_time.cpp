@@ -11,7 +11,6 @@
 #include "parallel/schedule/unit_simulator.hpp"
 #include "planning/layout_limits.hpp"
 #include "training/config/emulation.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_traffic.hpp"
 
 namespace espalier {
@@ -30,27 +29,24 @@ struct CountedTraffic {
 };
 
 CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, int rank) {
-  return with_precision(config, [&]<class P>() {
-    const std::array<std::uint64_t, num_axes> bytes = predict_traffic<P>(config, layout, rank);
-    const TrafficByGroup reductions = predict_reduction_traffic<P>(config, layout, rank, false);
-    const TrafficByGroup all = predict_reduction_traffic<P>(config, layout, rank);
-    const auto counted = [&](Axis axis) {
-      return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
-    };
-    CountedTraffic traffic{.tensor = counted(Axis::tp), .pipeline = counted(Axis::pp)};
-    for (const GroupKey& group : layout.mesh().groups()) {
-      const double scale = message_scale(config.emulate, group);
-      traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
-      traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
-      traffic.unit_reduce +=
-          scale * static_cast<double>(all.at(group).reduce_bytes - reductions.at(group).reduce_bytes);
-      traffic.unit_gather +=
-          scale * static_cast<double>(all.at(group).gather_bytes - reductions.at(group).gather_bytes);
-      traffic.second_reduce += scale * static_cast<double>(all.at(group).second_reduce_bytes);
-      traffic.second_gather += scale * static_cast<double>(reductions.at(group).second_gather_bytes);
-    }
-    return traffic;
-  });
+  const TrainingTypes types = types_of(config);
+  const std::array<std::uint64_t, num_axes> bytes = predict_traffic(config, layout, rank, types);
+  const TrafficByGroup reductions = predict_reduction_traffic(config, layout, rank, types, false);
+  const TrafficByGroup all = predict_reduction_traffic(config, layout, rank, types);
+  const auto counted = [&](Axis axis) {
+    return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
+  };
+  CountedTraffic traffic{.tensor = counted(Axis::tp), .pipeline = counted(Axis::pp)};
+  for (const GroupKey& group : layout.mesh().groups()) {
+    const double scale = message_scale(config.emulate, group);
+    traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
+    traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
+    traffic.unit_reduce += scale * static_cast<double>(all.at(group).reduce_bytes - reductions.at(group).reduce_bytes);
+    traffic.unit_gather += scale * static_cast<double>(all.at(group).gather_bytes - reductions.at(group).gather_bytes);
+    traffic.second_reduce += scale * static_cast<double>(all.at(group).second_reduce_bytes);
+    traffic.second_gather += scale * static_cast<double>(reductions.at(group).second_gather_bytes);
+  }
+  return traffic;
 }
 
 // The links and times that are emulated.
@@ -145,8 +141,9 @@ class Emulation {
                         operation.tensor.passes());
   }
 
-  // What does not overlap with backward from where the first chunk's gradients are complete, of the chunk whose are
-  // last at least what its own last backward does not; and the weights that are gathered after the update.
+  // Seconds of the reduction that backward does not hide, and of the gather after the update, which nothing hides.
+  // The reduction begins when the gradients of the first chunk are complete. What it sends of the last chunk overlaps
+  // with the last backward of that chunk alone.
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
     const MeshLayout mesh = layout_.mesh();
@@ -168,8 +165,9 @@ class Emulation {
         beside += each;
     }
     // An all_reduce is two steps.
-    const double reduction = seconds(first, bytes.reduce, layout_.zero_stage == 0 ? 2 : 1) +
-                             seconds(second, bytes.second_reduce, layout_.zero_stage == 0 || mesh.has_copies() ? 2 : 1);
+    const double reduction =
+        seconds(first, bytes.reduce, layout_.zero_stage == 0 ? 2 : 1) +
+        seconds(second, bytes.second_reduce, layout_.zero_stage == 0 || mesh.is_hybrid_sharded() ? 2 : 1);
     const double of_last = reduction / std::max(1.0, chunks);
     return std::max({0.0, reduction - beside, of_last - last}) + seconds(first, bytes.gather, 1) +
            seconds(second, bytes.second_gather, 1);
@@ -181,7 +179,7 @@ class Emulation {
     const MeshLayout mesh = layout_.mesh();
     const std::vector<int> first = mesh.first_level_ranks(ranks_[stage], GroupKey{});
     // Weights are gathered in one level from all that share their shards.
-    const std::vector<int> holders = mesh.has_copies() ? first : mesh.reduction_ranks(ranks_[stage], GroupKey{});
+    const std::vector<int> holders = mesh.is_hybrid_sharded() ? first : mesh.reduction_ranks(ranks_[stage], GroupKey{});
     const auto each = [&](UnitAction::Kind kind, const std::vector<int>& ranks, double bytes) {
       const auto times = std::ranges::count(list.actions, kind, &UnitAction::kind);
       return times == 0 ? 0 : link_seconds(ranks, bytes / static_cast<double>(times), 1);
@@ -282,19 +280,18 @@ TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cl
                             .implementation = espalier_implementation(cluster.device.moves_messages),
                             .sequence_length = config.sequence_length};
   if (const std::string reason = why_impossible(problem, layout); !reason.empty())
-    return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(layout))};
+    return {.why_not = fmt::format("{} describes another machine: {}; {}", source, reason, how_to_measure(layout))};
   const LayoutPrice price = price_layout(problem, layout);
   TimePrediction prediction{
       .step_seconds = price.step_seconds, .stages = price.stages, .error_share = price.error_share, .source = source};
   if (cluster.device.moves_messages && layout.num_devices() < cluster.devices_per_node) {
     prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
-    prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,
+    prediction.note = fmt::format("{} was measured with {} ranks at work, and fewer ranks are faster: {}", source,
                                   cluster.devices_per_node, how_to_measure(layout));
   }
   if (config.data.separates_documents())
     prediction.note += fmt::format(
-        "{}the prediction is of joined documents: separate ones leave out a part of attention, "
-        "and are faster",
+        "{}the prediction assumes joined documents; separate documents skip a part of attention and are faster",
         prediction.note.empty() ? "" : "; ");
   prediction.calibrated = cluster.device.moves_messages && prediction.error_share < uncalibrated_error;
   return {.time = std::move(prediction)};
@@ -305,14 +302,14 @@ TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double g
     return {.time = predict_emulated_time(config, layout)};
   if (without_faults(config.emulate) != RunConfig::Emulate{})
     return {.why_not =
-                "--emulate imitates links between real operations, which is neither this machine nor another: "
-                "leave them out, or imitate the operations too (--emulate forward=...)"};
+                "--emulate emulates links between real operations, so no machine can be predicted: leave out the "
+                "links, or emulate the operations, too (--emulate forward=...)"};
   if (std::string reason = why_no_price(layout); !reason.empty())
     return {.why_not = std::move(reason)};
   if (!config.run.cluster.empty())
     return predict_time(config, layout, cluster_of(config), config.run.cluster);
   if (!exec_is_host)
-    return {.why_not = fmt::format("run.cluster names no machine: a preset, such as run.cluster=h100, or {}",
+    return {.why_not = fmt::format("run.cluster is not set; set it to a preset, such as run.cluster=h100, or {}",
                                    how_to_measure(layout))};
   return predict_time(config, layout, assumed_cluster(layout.num_devices(), layout.precision, gemm_rate),
                       "the GEMM rate alone; for a better estimate set run.cluster (espalier bench machine)");

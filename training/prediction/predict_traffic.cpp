@@ -28,35 +28,36 @@ std::uint64_t bytes_sent(const Work& work, int rank, int size) {
 
 }  // namespace
 
-template <class P>
-TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank, bool of_units) {
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank,
+                                         const TrainingTypes& types, bool of_units) {
   const PerAxis place = layout.mesh().coordinates(rank);
-  ParameterStore<Compute<P>> parameters;
-  const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.tensor, layout.sequence_parallel);
-  const Decoder<P> model(parameters, config.model.shape, layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])),
-                         tensor);
+  ParameterStore<float> parameters;  // which lie alike in all types
+  const TensorParallel<float> tensor(place[Axis::tp], layout.tensor, layout.sequence_parallel);
+  const Decoder<Fp32> model(parameters, config.model.shape,
+                            layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])), tensor);
   parameters.lay_out();
   const GroupRanks ranks = layout.mesh().group_ranks(rank);
   const ReducerOptions options = reducer_options(config, layout, place[Axis::pp]);
+  const auto state_bytes = static_cast<Index>(size_of(types.state()));
   const ReductionPlan plan =
-      plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, sizeof(State<Compute<P>>));
+      plan_reduction(parameters.segments(), parameters.parameters(), ranks, options, state_bytes);
   const int num_units = static_cast<int>(plan.units.size());
   std::vector<UnitAction> actions;
   if (of_units)
     actions = unit_list(layout, place[Axis::pp], make_schedule(layout.pipeline_shape(), place[Axis::pp])).actions;
   const UnitUses uses{.sums = times_of_units(actions, UnitAction::Kind::reduce, num_units),
                       .gathers = times_of_units(actions, UnitAction::Kind::gather, num_units)};
-  return reduction_traffic(plan, ranks, options, sizeof(State<Compute<P>>), sizeof(Compute<P>), uses);
+  return reduction_traffic(plan, ranks, options, state_bytes, static_cast<Index>(size_of(types.compute)), uses);
 }
 
-template <class P>
-std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank) {
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank,
+                                                    const TrainingTypes& types) {
   const PerAxis place = layout.mesh().coordinates(rank);
   const auto stage = static_cast<std::size_t>(place[Axis::pp]);
   const int size = layout.tensor;
   const BlockShape shape = make_block_shape(config.model.shape, size, layout.sequence_parallel,
                                             config.layout.micro_batch, config.sequence_length, place[Axis::tp]);
-  const ModelWork work = model_work<P>(config.model.shape, shape);
+  const ModelWork work = model_work(config.model.shape, shape, types.compute, types.residual);
   std::array<std::uint64_t, num_axes> bytes{};
   const std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
   const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
@@ -66,17 +67,11 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
         bytes_sent(operation_work(work, chunk, operation.kind), place[Axis::tp], size);
     if (is_send(operation.kind))
       bytes[static_cast<std::size_t>(Axis::pp)] +=
-          static_cast<std::uint64_t>(shape.rows * shape.channels) * sizeof(Residual<P>);
+          static_cast<std::uint64_t>(shape.rows * shape.channels) * size_of(types.residual);
   }
-  for (const auto& [group, traffic] : predict_reduction_traffic<P>(config, layout, rank))
+  for (const auto& [group, traffic] : predict_reduction_traffic(config, layout, rank, types))
     bytes[static_cast<std::size_t>(Axis::dp)] += traffic.bytes();
   return bytes;
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                     \
-  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const Layout&, int, bool); \
-  template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const Layout&, int);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ namespace {
 
 MemoryNeed need_of(const RunConfig& config, int ranks) {
   const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
-  return {config, stages[static_cast<std::size_t>(peak_stage(stages))].total()};
+  return {config, peak_bytes(stages)};
 }
 
 void sort_by_need(std::vector<MemoryNeed>& needs) { std::ranges::stable_sort(needs, {}, &MemoryNeed::bytes); }
@@ -111,7 +112,7 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
   constexpr int most_worlds = 2;
   constexpr std::size_t most_layouts = 3;
   // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
-  const double state = static_cast<double>(num_parameters(config.model.shape)) * 4 * sizeof(float);
+  const double state = static_cast<double>(num_parameters(config.model.shape) * state_bytes({}).total());
   std::vector<std::string> layouts;
   int worlds = 0;
   for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
@@ -134,8 +135,11 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
 std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size_t budget) {
   std::string fitting;
   std::vector<std::string> lowering;
+  std::set<std::string> named;
   for (const MemoryNeed& need : leaner_settings(config, ranks)) {
     const std::string settings = settings_text(config, need.config);
+    if (!named.insert(settings).second)
+      continue;
     if (need.bytes <= budget)
       fitting += fmt::format("{} would fit ({} per rank); ", settings, budget_text(need.bytes));
     lowering.push_back(fmt::format("{} ({})", settings, budget_text(need.bytes)));
@@ -145,13 +149,13 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
   const MemoryNeed least = least_memory(config, ranks);
   const std::string settings = settings_text(config, least.config);
   const std::string helping =
-      lowering.empty() ? "" : fmt::format("what lowers the need: {}; ", fmt::join(lowering, ", "));
-  return fmt::format("{}the least that this model needs on {} is {} per rank{}{}; ", helping, counted(ranks, "rank"),
+      lowering.empty() ? "" : fmt::format("to need less memory: {}; ", fmt::join(lowering, ", "));
+  return fmt::format("{}the minimum for this model on {} is {} per rank{}{}; ", helping, counted(ranks, "rank"),
                      budget_text(least.bytes), least.bytes <= budget ? ", which fits" : "",
                      settings.empty() ? "" : ", with " + settings);
 }
 
-// " a rank (this GPU: 20 GB free of 141 GB; ...)"; on hosts the limit of the shell, if it has set one.
+// " per rank (this GPU: 20 GB free of 141 GB; ...)"; on hosts the limit of the shell, if it has set one.
 std::string device_memory_text() {
   if (const std::string limit = exec_is_host ? process_memory_left().name : ""; !limit.empty())
     return fmt::format(" ({} included)", limit);
@@ -236,10 +240,9 @@ void require_memory(const RunConfig& config, const Layout& layout, std::size_t a
                .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
                                 : fmt::format("at most {}{}", bytes_text(budget), device_memory_text()),
                .todo = advice_for_these_ranks(config, layout.num_devices(), budget) +
-                       (fitting.empty()
-                            ? fmt::format("no layout of up to 4096 ranks fits with the other settings as they are{}",
-                                          is_set ? "; or raise run.device_memory" : "")
-                            : "layouts that would fit: " + fitting)});
+                       (fitting.empty() ? fmt::format("no layout of up to 4096 ranks fits with these other settings{}",
+                                                      is_set ? "; or raise run.device_memory" : "")
+                                        : "layouts that would fit: " + fitting)});
 }
 
 }  // namespace espalier

@@ -89,7 +89,7 @@ ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {
   for (const HuggingFaceParameter& parameter : hugging_face_parameters(plan.model)) {
     const std::string stored = "weights/" + parameter.name;
     if (checkpoint.tensor(stored).global_shape != parameter.shape)
-      throw Error(ExitCode::checkpoint, {.what = "a tensor of the checkpoint is not that of its model",
+      throw Error(ExitCode::checkpoint, {.what = "a tensor of the checkpoint does not match its model",
                                          .where = checkpoint.path().string(),
                                          .got = stored + " " + shape_text(checkpoint.tensor(stored).global_shape),
                                          .wanted = shape_text(parameter.shape),

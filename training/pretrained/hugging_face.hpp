@@ -8,8 +8,8 @@
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "training/pretrained/hugging_face_weights.hpp"
 
-// Models of Hugging Face to checkpoints of Espalier, and back. Tensor by tensor: memory is wanted for up to three times
-// the largest one.
+// Converts models of Hugging Face to checkpoints of Espalier, and back, tensor by tensor: it needs memory for three
+// times the largest tensor.
 
 namespace espalier {
 

@@ -59,10 +59,10 @@ Architecture architecture_of(const ModelConfig& model) {
   if (differences.empty())
     return nearest;
   throw Error(ExitCode::usage,
-              {.what = "no architecture of transformers that is known here computes this model",
-               .got = fmt::format("{} comes nearest, without: {}", to_string(nearest), fmt::join(differences, ", ")),
-               .wanted = "a model as GPT-2, Llama, Mistral, Qwen2 or Qwen3 are (docs/hugging_face.md)",
-               .todo = "the checkpoint stays readable with HDF5 (docs/checkpoint_format.md)"});
+              {.what = "no supported architecture of transformers computes this model",
+               .got = fmt::format("{} is the nearest, but lacks: {}", to_string(nearest), fmt::join(differences, ", ")),
+               .wanted = "a model like GPT-2, Llama, Mistral, Qwen2 or Qwen3 (docs/hugging_face.md)",
+               .todo = "read the checkpoint with HDF5 instead (docs/checkpoint_format.md)"});
 }
 
 }  // namespace espalier

@@ -91,11 +91,11 @@ void refuse_own(const Path& directory, const Path& config) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
   if (!std::filesystem::exists(config, missing) && (has("manifest.json") || has("checkpoints")))
-    throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, and a Hugging Face model is wanted",
+    throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, but a Hugging Face model is needed",
                                  .where = directory.string(),
                                  .got = "no config.json",
                                  .wanted = "a directory with config.json and model.safetensors",
-                                 .todo = fmt::format("make one of it: espalier checkpoint export {} --output NEW",
+                                 .todo = fmt::format("make one from it: espalier checkpoint export {} --output NEW",
                                                      directory.string())});
 }
 
@@ -118,8 +118,8 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
   const std::string text = read_file(path, ExitCode::data, LargestFile::record);
   ErrorReport report{.what = "the description of a Hugging Face model cannot be used",
                      .where = path.string(),
-                     .wanted = "config.json of a model that Espalier computes",
-                     .todo = "name another model; docs/hugging_face.md says which are computed"};
+                     .wanted = "config.json of a model that Espalier supports",
+                     .todo = "choose another model; docs/hugging_face.md lists what is supported"};
   HuggingFaceModel model;
   try {
     const json config = parse_json(text);
@@ -128,9 +128,9 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
     model.config = model.architecture == Architecture::gpt2 ? gpt2_from(config)
                                                             : llama_from_hugging_face(model.architecture, config);
     model.token_ids = token_ids_in(config);
-    const std::vector<std::string> broken = problems(model.config);
+    const std::vector<BrokenRule> broken = broken_rules(model.config);
     if (!broken.empty())
-      throw std::runtime_error(broken.front());
+      throw std::runtime_error(broken.front().sentence());
     return model;
   } catch (const Error&) {
     throw;

@@ -22,7 +22,7 @@ struct HuggingFaceModel {
   nlohmann::ordered_json token_ids = nlohmann::ordered_json::object();
 };
 
-/// Tokens per sequence where nothing is said of them: published models allow longer ones than memory does.
+/// Default tokens per sequence: published models allow longer ones than memory does.
 inline Index usual_sequence_length(const ModelConfig& model) {
   return std::min<Index>(model.max_sequence_length, 2048);
 }

@@ -11,7 +11,7 @@
 #include "io/pack/json_text.hpp"
 #include "models/model_ranges.hpp"
 
-// What the readers of config.json share. In it null often stands for a key that is not there.
+// What the readers of config.json share. There null often means that a key is absent.
 
 // Activation functions in config.json. There a gate is part of the family, here of the function: "silu" is our "swiglu"
 // where the feed-forward has a gate.

@@ -157,7 +157,7 @@ Index full_layers_in(const json& config, Index num_layers) {
       refuse(fmt::format("full_attention and sliding_attention, not {:.40}", type));
   const auto first_sliding = std::ranges::find(types, "sliding_attention");
   if (std::find(first_sliding, types.end(), "full_attention") != types.end())
-    refuse("full_attention of the first layers and sliding_attention of all others, in no other order");
+    refuse("full_attention of the first layers and sliding_attention of all others, in this order");
   return first_sliding - types.begin();
 }
 

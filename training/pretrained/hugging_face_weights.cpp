@@ -85,7 +85,7 @@ HuggingFaceWeights::HuggingFaceWeights(Path directory)
 void HuggingFaceWeights::require_layers() const {
   const auto tensors = static_cast<Index>(reader_.tensors().size());
   if (model_.config.num_layers > tensors)
-    throw Error(ExitCode::data, {.what = "the weights lack layers that config.json describes",
+    throw Error(ExitCode::data, {.what = "the weights do not have all layers that config.json describes",
                                  .where = directory_.string(),
                                  .got = fmt::format("{} tensors in all", tensors),
                                  .wanted = fmt::format("those of {} layers", model_.config.num_layers),
@@ -154,7 +154,7 @@ void HuggingFaceWeights::require_tied_head() const {
   const SafetensorsTensor& head = reader_.tensor(tied_head);
   const auto refuse = [&](const std::string& got) {
     throw Error(ExitCode::data,
-                {.what = "config.json says that the head is the token embedding, and the weights differ",
+                {.what = "config.json says that the head is the token embedding, but the weights differ",
                  .where = (directory_ / head.file).string(),
                  .got = got,
                  .wanted = fmt::format("the values of {}, or no {}", table.part.tensor, tied_head),

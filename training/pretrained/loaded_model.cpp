@@ -24,7 +24,7 @@ namespace {
 
 // However many sequences there are, each is taken in by pieces of the same lengths.
 CacheShape cache_shape(Index sequences, Index length) {
-  return {.sequences = sequences, .length = length, .rows = std::min(length, most_decoded)};
+  return {.sequences = sequences, .length = length, .rows = std::min(length, max_decoded)};
 }
 
 // The model of the checkpoint, if so many ranks can share it.
@@ -33,13 +33,14 @@ ModelConfig model_for(const CheckpointReader& checkpoint, int ranks) {
   const std::vector<Index> degrees = tensor_degrees(model);
   if (std::ranges::find(degrees, ranks) != degrees.end())
     return model;
-  throw Error(ExitCode::usage,
-              {.what = "the ranks cannot share the model: each takes as many heads and as many feed-forward channels",
-               .where = checkpoint.path().string(),
-               .got = fmt::format("{} ranks for {} heads, {} of keys and values, and {} channels", ranks,
-                                  model.num_heads, model.kv_heads(), model.ffn_hidden_size),
-               .wanted = fmt::format("{} ranks", fmt::join(degrees, ", ")),
-               .todo = "start one of these numbers of ranks"});
+  throw Error(
+      ExitCode::usage,
+      {.what = "the ranks cannot share the model: each needs the same number of heads and of feed-forward channels",
+       .where = checkpoint.path().string(),
+       .got = fmt::format("{} ranks for {} heads, {} of keys and values, and {} channels", ranks, model.num_heads,
+                          model.kv_heads(), model.ffn_hidden_size),
+       .wanted = fmt::format("{} ranks", fmt::join(degrees, ", ")),
+       .todo = "start one of these numbers of ranks"});
 }
 
 template <class T>
@@ -56,7 +57,7 @@ LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t avai
       tensor_(tensor),
       shape_(model_for(checkpoint, tensor != nullptr ? tensor->size() : 1)),
       model_(parameters_, shape_, one_chunk(shape_.num_layers, Recompute::full), tensor_of<Compute<P>>(tensor)) {
-  require_tensors(checkpoint, parameters_);  // before there is memory for what the config claims
+  require_tensors(checkpoint, parameters_.parameters());  // before there is memory for what the config claims
   parameters_.lay_out();
   require_memory(0);
   parameters_.allocate_weights();
@@ -76,19 +77,19 @@ void LoadedModel<P>::require_memory(std::size_t activations, const std::string& 
   const bool too_many = weights <= available_bytes_;
   throw Error(
       ExitCode::memory,
-      {.what = "the model does not fit the memory that there is for a rank",
+      {.what = "the model does not fit the memory of a rank",
        .where = path_.string(),
        .got = fmt::format("a need of {}: {} of weights{}", budget_text(weights + activations), budget_text(weights),
                           too_many ? fmt::format(", {} of activations", budget_text(activations)) : ""),
        .wanted = fmt::format("at most {}", budget_text(available_bytes_)),
        .todo = too_many ? todo
                : tensor_ != nullptr
-                   ? "use a machine with more memory, or more ranks on more machines: they share the model"
+                   ? "use a machine with more memory, or more ranks on more machines, because ranks share the model"
                    : "use a machine with more memory, or fewer ranks on this one"});
 }
 
 template <class P>
-void LoadedModel<P>::make_room(Index micro_batch, Index length, bool separate_documents) {
+void LoadedModel<P>::allocate_activations(Index micro_batch, Index length, bool separate_documents) {
   const ActivationMemory memory = forward_memory(separate_documents);
   const ActivationBytes bytes = model_.measure_activations(micro_batch, length, memory);
   require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace),
@@ -101,7 +102,7 @@ template <class P>
 void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
                                   const std::function<void(std::span<const float>)>& visit,
                                   const std::vector<int>& positions) {
-  const Index most = logit_rows(length_, shape_.vocab_size, 1, logits_here.most);  // that the head has room for
+  const Index most = logit_rows(length_, shape_.vocab_size, 1, logits_here.max_at_once);  // that the head holds
   const auto end = static_cast<Index>(tokens.size());
   model_.evaluate(exec_, tokens, positions);
   for (Index first = end - count; first < end; first += most)
@@ -126,7 +127,7 @@ Index LoadedModel<P>::sequences_that_fit(Index sequences, Index length) const {
 }
 
 template <class P>
-void LoadedModel<P>::make_room_to_generate(Index sequences, Index length) {
+void LoadedModel<P>::allocate_cache(Index sequences, Index length) {
   const CacheShape shape = cache_shape(sequences, length);
   require_memory(static_cast<std::size_t>(model_.cache_bytes(shape)), "lower --max-tokens or --batch-size");
   model_.plan_cache(shape);

@@ -13,14 +13,14 @@
 
 namespace espalier {
 
-/// A text that generation goes on with: the tokens so far, of the sequence in this place of the cache.
+/// A text that generation continues: the sequence of the cache, and its tokens so far.
 struct TextSoFar {
   int sequence = 0;
   std::span<const TokenId> tokens;
 };
 
-/// The model of a checkpoint, to run forward: weights without gradients, and of the activations one block's and the
-/// residual stream. All of it on one rank, or the shares of tensor ranks. P is the precision that it computes in.
+/// The model of a checkpoint, to run forward: weights without gradients, the activations of one block, and the residual
+/// stream. It is whole on one rank, or cut over tensor ranks. P is the precision that it computes in.
 /// T = sequence length, V = vocabulary.
 template <class P>
 class LoadedModel {
@@ -35,23 +35,23 @@ class LoadedModel {
   Decoder<P>& decoder() { return model_; }
   const ExecSpace& exec() const { return exec_; }
 
-  /// Makes room for micro-batches of (micro_batch, length), with positions if documents are separate.
+  /// Allocates what micro-batches of (micro_batch, length) need, with positions if documents are separate.
   /// @throws Error (memory) where they do not fit.
-  void make_room(Index micro_batch, Index length, bool separate_documents = false);
+  void allocate_activations(Index micro_batch, Index length, bool separate_documents = false);
 
-  /// Makes room for sequences of up to `length` tokens whose keys and values are kept. @throws Error (memory)
-  void make_room_to_generate(Index sequences, Index length);
+  /// Allocates the cache of keys and values for sequences of up to `length` tokens. @throws Error (memory)
+  void allocate_cache(Index sequences, Index length);
 
-  /// As many of `sequences` as memory has that room for; 0: of none.
+  /// As many of `sequences` as memory has a cache for; 0: of none.
   Index sequences_that_fit(Index sequences, Index length) const;
 
-  /// Sequences that it pays to generate together: more take no less time each.
-  static constexpr Index useful_sequences = exec_is_host ? few_rows : most_decoded;
+  /// The useful number of sequences at a time: more do not take less time each.
+  static constexpr Index useful_sequences = exec_is_host ? few_rows : max_decoded;
 
   /// Logits (V) of the token that follows each text, on every rank. The cache keeps the tokens of the last call for
   /// each sequence: where a text begins with these, only its new tokens are computed. On hosts a text has the same bits
   /// whatever the other texts are. Collective over the tensor ranks.
-  /// @pre make_room_to_generate() for as many sequences and for the longest text; each sequence at most once
+  /// @pre allocate_cache() for as many sequences and for the longest text; each sequence at most once
   std::vector<std::vector<float>> next_logits(const std::vector<TextSoFar>& texts);
 
   /// Before another text takes this place of the cache.
@@ -59,7 +59,7 @@ class LoadedModel {
 
   /// Runs the tokens once, and gives `visit` the logits (rows, V) of what follows each of the last `count` tokens, some
   /// rows at a time, in order.
-  /// @pre one rank; make_room() for a micro-batch of one sequence of as many tokens; count <= tokens.size()
+  /// @pre one rank; allocate_activations() for a micro-batch of one sequence of as many tokens; count <= tokens.size()
   /// @param positions of the tokens, in separate documents
   void visit_logits(const std::vector<TokenId>& tokens, Index count,
                     const std::function<void(std::span<const float>)>& visit, const std::vector<int>& positions = {});
@@ -82,7 +82,7 @@ class LoadedModel {
 };
 
 /// Gives `load` the newest checkpoint that it can load on all ranks, of those that `given` names (a checkpoint, or the
-/// directory of a run): where it throws Error (checkpoint) on any, `note` is told on rank 0, and all take the next one.
+/// directory of a run): where it throws Error (checkpoint) on any, `note` gets it on rank 0, and all take the next one.
 /// Collective; `load` must not communicate. @throws what `load` throws of the last, on all ranks.
 void load_newest(const std::string& given, const Communicator& world,
                  const std::function<void(const std::string&)>& note,

@@ -18,7 +18,6 @@
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "models/presets.hpp"
-#include "training/config/validate_config.hpp"
 
 namespace espalier {
 namespace {
@@ -56,17 +55,17 @@ class ModelReader {
     read_shape(planned);
     read_batch(planned);
     read_attention(planned);
-    const std::string from_default =
-        starts_from_preset || inherited_.empty()
-            ? ""
-            : fmt::format("[model] names no preset, so what it does not give is that of {}: {}", default_preset,
-                          fmt::join(inherited_, ", "));
+    const std::string from_default = starts_from_preset || inherited_.empty()
+                                         ? ""
+                                         : fmt::format("[model] has no preset, so the missing keys are those of {}: {}",
+                                                       default_preset, fmt::join(inherited_, ", "));
     if (!from_default.empty())
       planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
-    const std::vector<std::string> broken = problems(shape_);
-    for (std::size_t i = 0; i < broken.size(); ++i)
-      report_model_problem(reader_,
-                           i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
+    std::vector<BrokenRule> broken = broken_rules(shape_);
+    if (!broken.empty() && !from_default.empty())
+      broken.front().message += fmt::format(" ({})", from_default);
+    for (const BrokenRule& rule : broken)
+      reader_.rule_problem(rule.section, rule.key, rule.message, rule.others);
     reader_.finish();
     planned.model = shape_;
     planned.name = shape_ == preset_ ? preset_name_ : file_name_;

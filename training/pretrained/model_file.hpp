@@ -14,7 +14,7 @@ struct PlannedModel {
   ModelConfig model;
   std::string name;                ///< the preset or the file
   Index global_batch = 0;          ///< sequences; 0: not given
-  Index sequence_length = 0;       ///< tokens; 0: not given, and no learned positions tell it
+  Index sequence_length = 0;       ///< tokens; 0: not given, and no learned positions give it
   bool own_attention = false;      ///< run.attention is "own"
   std::vector<std::string> notes;  ///< what was taken for granted, a sentence each
 };

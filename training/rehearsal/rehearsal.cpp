@@ -11,11 +11,10 @@
 #include "io/config/toml_config.hpp"
 #include "io/json_fields.hpp"
 #include "io/tokens/token_file.hpp"
+#include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_run.hpp"
-#include "planning/layer_parameters.hpp"
 #include "planning/to_double.hpp"
 #include "training/config/emulation.hpp"
-#include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
 
@@ -24,19 +23,19 @@ namespace {
 
 constexpr Index num_steps = 4;               // the first is not counted
 constexpr Index microbatches_a_stage = 4;    // of many more each does what the one before did
-constexpr Index least_microbatches = 8;      // of a replica, so that its reduction has work to overlap with
+constexpr Index min_microbatches = 8;        // of a replica, so that its reduction has work to overlap with
 constexpr double seconds_a_block = 1.5e-3;   // of a core, for one micro-batch through one tiny block and back
 constexpr double share_of_cores = 0.2;       // that the tiny model may need: else ranks wait for cores
 constexpr double block_collectives = 40e-3;  // seconds of one block's, at least: shorter ones take this machine's time
-constexpr double most_buckets = 64;          // of a stage's gradients
+constexpr double max_buckets = 64;           // of a stage's gradients
 constexpr std::size_t tokens_repeat = 4;     // after so few; learned in some steps, and each model has as many
 constexpr double free_bandwidth = 1e15;      // bytes a second: what no scale makes longer takes no time
-constexpr double percent_of_longest = 1e4;   // so that shorter parts are told to a ten-thousandth
+constexpr double percent_of_longest = 1e4;   // so that shorter parts are written to a ten-thousandth
 
 // The layout with as many micro-batches as fill and empty its pipeline; a multiple of the stages, as `interleaved`
 // wants.
 Layout rehearsed_layout(Layout layout) {
-  const Index most = std::max(least_microbatches, microbatches_a_stage * layout.pipeline);
+  const Index most = std::max(min_microbatches, microbatches_a_stage * layout.pipeline);
   layout.global_batch = std::min(layout.num_microbatches(), most) * layout.micro_batch * layout.data;
   return layout;
 }
@@ -92,7 +91,7 @@ RunConfig tiny_config(const PlanProblem& problem, const Layout& layout, const st
   Layout tiny = layout;
   tiny.micro_batch = 1;
   tiny.global_batch = layout.num_microbatches() * layout.data;
-  tiny.order = pipeline_first_order;  // see emulate_messages; times are priced, wherever ranks lie
+  tiny.order = pipeline_first_order;  // see emulate_messages; times are estimated, wherever ranks lie
   tiny.precision = layout.precision == Precision::fp32 ? Precision::fp32 : Precision::bf16;
   tiny.layers = layout.pipeline > 1 ? blocks : std::vector<Index>();
   const std::vector<std::string> of_layout = settings_of(tiny);
@@ -133,14 +132,13 @@ void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double 
 
 // What the tiny model sends, of the stage that sends most.
 struct TinyTraffic {
-  double seconds_a_tensor_byte = 0;  // priced, on the cluster
+  double seconds_a_tensor_byte = 0;  // estimated, on the cluster
   double message_bytes = 0;          // between stages
   double reduced_bytes = 0;          // of those that emulation scales
 };
 
 double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {
-  const auto traffic =
-      with_precision(config, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
+  const TrafficByGroup traffic = predict_reduction_traffic(config, layout, rank, types_of(config));
   std::uint64_t bytes = 0;
   for (const GroupKey& group : layout.mesh().groups())
     if (has_message_scale(group))
@@ -153,9 +151,7 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   const std::vector<PipelineSchedule> lists = make_schedules(config, layout);
   TinyTraffic most;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
-    const auto traffic = with_precision(config, [&]<class P>() {
-      return predict_traffic<P>(config, layout, layout.mesh().first_rank_of_stage(stage));
-    });
+    const auto traffic = predict_traffic(config, layout, layout.mesh().first_rank_of_stage(stage), types_of(config));
     const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
     double tensor = 0;
     for (const ChunkPrice& chunk : price.chunks[static_cast<std::size_t>(stage)])
@@ -172,8 +168,8 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   return most;
 }
 
-// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A replica is a
-// node of its own: a long reduction does not hold up its messages, which are short.
+// The bytes of tiny tensors count such that messages along each axis take the seconds that are estimated. A replica is
+// a node of its own: a long reduction does not hold up its messages, which are short.
 void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
   RunConfig::Emulate& emulate = config.emulate;
   emulate.ranks_per_node = price.layout.tensor * price.layout.pipeline;
@@ -181,10 +177,10 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
   const TinyTraffic traffic = tiny_traffic(config, price);
   if (price.reduction_seconds > 0 && traffic.reduced_bytes > 0) {
     // As many buckets as there would be, or as many as show how they go beside backward: on few cores the messages of
-    // a thousand take longer than what is priced. What buckets are padded with is sent, too.
+    // a thousand take longer than what is estimated. What buckets are padded with is sent, too.
     const auto gradients =
         static_cast<double>(price.memory[static_cast<std::size_t>(price.peak_stage)][Category::gradients]);
-    const double stood_for = std::min(gradients, most_buckets * to_double(ReducerOptions().bucket_bytes));
+    const double stood_for = std::min(gradients, max_buckets * to_double(ReducerOptions().bucket_bytes));
     emulate.data_message_scale = std::max(1.0, stood_for / traffic.reduced_bytes);
     const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
     (price.layout.data > 1 ? emulate.node_bandwidth : emulate.bandwidth) =
@@ -207,7 +203,8 @@ Rehearsal make_rehearsal(const PlanProblem& problem, const Layout& layout, const
                       .planned_blocks = problem.model.num_layers};
   const LayoutPrice& price = rehearsal.price;
   rehearsal.time_scale = seconds / to_double(num_steps) / price.step_seconds;
-  const std::vector<Index> blocks = tiny_blocks(blocks_per_part(problem.model, layout), rehearsal, seconds, cores);
+  const std::vector<Index> planned = part_layers(problem.model, problem.sequence_length, layout);
+  const std::vector<Index> blocks = tiny_blocks(planned, rehearsal, seconds, cores);
   rehearsal.config = tiny_config(problem, price.layout, blocks, token_file, directory);
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
   emulate_messages(rehearsal.config, price, rehearsal.time_scale);
@@ -251,11 +248,11 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
             field_or(stages[stage], to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
     }
   } catch (const std::runtime_error& error) {
-    throw Error(ExitCode::data, {.what = "the rehearsal left no times",
+    throw Error(ExitCode::data, {.what = "the rehearsal has no times",
                                  .where = rehearsal.config.run.directory + "/run.json",
                                  .got = error.what(),
                                  .wanted = "details.time, with step_seconds, steps and the phases of each stage",
-                                 .todo = "rehearse it again, by the version of espalier that reads it"});
+                                 .todo = "rehearse it again with this version of espalier"});
   }
   return step;
 }

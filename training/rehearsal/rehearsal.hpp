@@ -10,12 +10,12 @@
 #include "training/config/run_config.hpp"
 
 // A plan executed before its cluster exists: `train` runs the layout with its lists and communicators on as many ranks,
-// a tiny model in the place of the planned one, and emulation makes operations and messages last as they are priced.
+// a tiny model in the place of the planned one, and emulation makes operations and messages last as estimated.
 
 namespace espalier {
 
 struct Rehearsal {
-  LayoutPrice price = {};  ///< of what is run: the layout with no more micro-batches than show its pipeline at work
+  LayoutPrice price = {};  ///< of the layout that runs, with enough micro-batches to show its pipeline at work
   RunConfig config = {};
   double time_scale = 1;  ///< seconds of the rehearsal for one second of the cluster
   Index planned_microbatches = 0;
@@ -29,14 +29,14 @@ struct Rehearsal {
 /// @param directory of the run
 /// @param seconds that its steps take together
 /// @param cores that its ranks share
-/// @pre why_not_runnable() of layers and layout is empty. @throws Error (usage) where the config would be refused.
+/// @pre why_not_runnable() of the layout is empty. @throws Error (usage) where the config would be refused.
 Rehearsal make_rehearsal(const PlanProblem& problem, const Layout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores);
 
 /// Writes the tokens that it trains on.
 void write_rehearsal_tokens(const Rehearsal& rehearsal, const Path& token_file);
 
-/// What a step of its micro-batches came to, in seconds of the cluster.
+/// The measured step of its micro-batches, in seconds of the cluster.
 struct RehearsedStep {
   double predicted_seconds = 0;
   double rehearsed_seconds = 0;

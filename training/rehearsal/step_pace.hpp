@@ -15,8 +15,8 @@
 
 namespace espalier {
 
-/// Lets an operation last as long as on the machine that is imitated (--emulate): it does its small real work, then
-/// sleeps for what is missing, block by block, so that what happens between blocks happens at the right time.
+/// Lets an operation last as long as on the emulated machine (--emulate): it does its small real work, then sleeps for
+/// the rest, block by block, so that what happens between blocks happens at the right time.
 class OperationPace {
  public:
   /// @param seconds of the whole operation; 0: as long as it takes
@@ -25,8 +25,8 @@ class OperationPace {
   OperationPace(double seconds, int num_parts, double slow_factor = 1)
       : seconds_(seconds), num_parts_(num_parts), slow_factor_(slow_factor) {}
 
-  /// `not_work`: seconds since construction that went into communication, which the imitated machine spends besides.
-  /// `meanwhile` is called now and then: on that machine messages move while it works.
+  /// `not_work`: seconds of communication since construction, which the emulated machine takes in addition. `meanwhile`
+  /// is called now and then: on that machine messages progress during the work.
   void part_done(double not_work, const std::function<void()>& meanwhile = {}) {
     if (seconds_ <= 0 && slow_factor_ <= 1)
       return;
@@ -62,7 +62,7 @@ class OperationPace {
   double slow_factor_;
   int parts_done_ = 0;
   double worked_ = 0;    // seconds of real work
-  double not_work_ = 0;  // as told last
+  double not_work_ = 0;  // as reported last
   Clock::time_point start_ = Clock::now();
   Clock::time_point resumed_ = start_;
 };

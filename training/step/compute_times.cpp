@@ -4,14 +4,12 @@
 
 namespace espalier {
 
-template <class T>
-void ComputeTimes<T>::begin_step() {
+void ComputeTimes::begin_step() {
   clock_.emplace(exec_, world_.clock());
   work_.clear();
 }
 
-template <class T>
-void ComputeTimes<T>::account(PhaseSeconds& seconds) {
+void ComputeTimes::wait_and_account(PhaseSeconds& seconds) {
   for (const Work& work : work_) {
     const double begin = clock_->seconds_at(work.begin);
     const double end = clock_->seconds_at(work.end);
@@ -27,11 +25,10 @@ void ComputeTimes<T>::account(PhaseSeconds& seconds) {
 }
 
 // Those that the host only enqueued. @returns their seconds.
-template <class T>
-double ComputeTimes<T>::account_for_collectives(const Work& work) const {
+double ComputeTimes::account_for_collectives(const Work& work) const {
   double seconds = 0;
   for (std::size_t i = work.first_enqueued; i < work.end_enqueued; ++i) {
-    const auto& collective = tensor_.enqueued()[i];
+    const EnqueuedCollective& collective = enqueued_[i];
     const double begin = clock_->seconds_at(collective.begin);
     const double end = clock_->seconds_at(collective.end);
     seconds += end - begin;
@@ -40,9 +37,5 @@ double ComputeTimes<T>::account_for_collectives(const Work& work) const {
   }
   return seconds;
 }
-
-#define ESPALIER_INSTANTIATE(T) template class ComputeTimes<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

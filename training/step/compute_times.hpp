@@ -13,14 +13,12 @@
 
 namespace espalier {
 
-/// How long the work of a step took, by the clock of its stream: known once the stream has done it. T is the compute
-/// type.
-template <class T>
+/// Times the work of a step by the clock of its stream: known once the stream has done it.
 class ComputeTimes {
  public:
-  /// What is given must outlive it.
-  ComputeTimes(const ExecSpace& exec, const Communicator& world, const TensorParallel<T>& tensor)
-      : exec_(exec), world_(world), tensor_(tensor) {}
+  /// `enqueued`: of the tensor axis. The arguments must outlive it.
+  ComputeTimes(const ExecSpace& exec, const Communicator& world, const std::vector<EnqueuedCollective>& enqueued)
+      : exec_(exec), world_(world), enqueued_(enqueued) {}
 
   void begin_step();
 
@@ -30,17 +28,17 @@ class ComputeTimes {
   /// Work between two marks.
   struct Work {
     Operation op = {};
-    std::string name = {};  ///< empty: observers do not hear of it
+    std::string name = {};  ///< empty: observers are not notified
     Phase phase = Phase::other;
     int begin = 0;
     int end = 0;
     double tensor_seconds = 0;       ///< of it, in collectives that the host waited for
-    double waited_seconds = 0;       ///< for weights, and for room for gradients
-    std::size_t first_enqueued = 0;  ///< of tensor.enqueued(); and behind its last
+    double waited_seconds = 0;       ///< for weights, and for buffers for gradients
+    std::size_t first_enqueued = 0;  ///< of the enqueued collectives; and behind its last
     std::size_t end_enqueued = 0;
   };
   template <class F>
-  void queue(Phase phase, const F& work) {
+  void enqueue(Phase phase, const F& work) {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const int begin = mark();
     work();
@@ -48,16 +46,16 @@ class ComputeTimes {
   }
   void add(Work work) { work_.push_back(std::move(work)); }
 
-  /// Adds what was added since the last call to its phases, and lets the observers know. Waits until the stream has
-  /// done it: asking earlier would make the host wait for a device, and the device for the host.
-  void account(PhaseSeconds& seconds);
+  /// Adds the times of the work since the last call to its phases, and notifies the observers. Waits until the stream
+  /// has done the work: an earlier call would make the host wait for the device, and the device for the host.
+  void wait_and_account(PhaseSeconds& seconds);
 
  private:
   double account_for_collectives(const Work& work) const;
 
   const ExecSpace& exec_;
   const Communicator& world_;
-  const TensorParallel<T>& tensor_;
+  const std::vector<EnqueuedCollective>& enqueued_;
   std::optional<StreamClock> clock_;
   std::vector<Work> work_;
 };

@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
-
-#include "core/error.hpp"
 #include "core/ops/finite.hpp"
 #include "core/shard_boxes.hpp"
+#include "core/with_scalar_type.hpp"
 
 namespace espalier {
 namespace {
@@ -32,36 +30,32 @@ Index for_each_box(const Parameter& parameter, const std::vector<IndexRange>& he
   return visited;
 }
 
-template <class S>
-void want(std::vector<WantedBox>& boxes, const std::vector<Parameter>& parameters, const FlatArray<S>& array, S* host) {
+void want(std::vector<WantedBox>& boxes, const std::vector<Parameter>& parameters, const FlatArray& array,
+          unsigned char* host) {
+  const auto element_bytes = static_cast<Index>(size_of(array.type));
   for (const Parameter& parameter : parameters)
     for_each_box(parameter, array.held, parameter.flat_range(), [&](const ShardBox& box, Index position) {
       boxes.push_back(
-          {stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(), host + position});
+          {stored_name(array.group, parameter), box.start, box.count, array.type, host + position * element_bytes});
     });
 }
 
-template <class S>
-void check_size(const FlatArray<S>& array) {
+void check_size(const FlatArray& array) {
   Index held = 0;
   for (const IndexRange& run : array.held)
     held += run.size();
-  ESPALIER_ASSERT(
-      held == static_cast<Index>(array.data.extent(0)),
-      fmt::format("espalier::FlatArray: {} has {} elements for runs of {}", array.group, array.data.extent(0), held));
+  ESPALIER_ASSERT(held == array.size(), fmt::format("espalier::FlatArray: {} has {} elements for runs of {}",
+                                                    array.group, array.size(), held));
 }
 
-// Arrays for compute in 16 bits may overflow where the checkpoint does not: the first step tells.
-template <class S>
 void require_finite(const ExecSpace& exec, const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
-                    const FlatArray<S>& array) {
-  if constexpr (std::is_same_v<S, State<S>>)
-    if (const std::string tensor = not_finite_tensor(exec, parameters, array); !tensor.empty())
-      throw Error(ExitCode::checkpoint, {.what = "a checkpoint holds numbers that are not finite",
-                                         .where = checkpoint.path().string(),
-                                         .got = "nan or inf in " + tensor,
-                                         .wanted = "finite numbers",
-                                         .todo = "use an older checkpoint"});
+                    const FlatArray& array) {
+  if (const std::string tensor = not_finite_tensor(exec, parameters, array); !tensor.empty())
+    throw Error(ExitCode::checkpoint, {.what = "a checkpoint holds numbers that are not finite",
+                                       .where = checkpoint.path().string(),
+                                       .got = "nan or inf in " + tensor,
+                                       .wanted = "finite numbers",
+                                       .todo = "use an older checkpoint"});
 }
 
 }  // namespace
@@ -70,32 +64,30 @@ std::string stored_name(const std::string& group, const Parameter& parameter) {
   return fmt::format("{}/{}", group, parameter.spec.name);
 }
 
-template <class S>
-std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const std::string& group,
-                                         const S* host, const std::vector<IndexRange>& held,
-                                         const std::vector<IndexRange>& counted) {
+std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray& array,
+                                         const void* host, const std::vector<IndexRange>& unique) {
+  const auto element_bytes = static_cast<Index>(size_of(array.type));
   std::vector<TensorBlock> blocks;
   for (const Parameter& parameter : parameters)
-    for (const IndexRange& run : counted) {
-      const Index visited = for_each_box(parameter, held, run, [&](const ShardBox& box, Index position) {
-        blocks.push_back({stored_name(group, parameter), scalar_type_of<S>(), parameter.spec.shape, box.start,
-                          box.count, host + position});
+    for (const IndexRange& run : unique) {
+      const Index visited = for_each_box(parameter, array.held, run, [&](const ShardBox& box, Index position) {
+        blocks.push_back({stored_name(array.group, parameter), array.type, parameter.spec.shape, box.start, box.count,
+                          static_cast<const unsigned char*>(host) + position * element_bytes});
       });
       ESPALIER_ASSERT(visited == intersection(parameter.flat_range(), run).size(),
-                      fmt::format("espalier::blocks_to_write: elements of {} are counted here but not held",
-                                  stored_name(group, parameter)));
+                      fmt::format("espalier::blocks_to_write: elements of {} are to be written here but not held",
+                                  stored_name(array.group, parameter)));
     }
   return blocks;
 }
 
-template <class S>
-std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters,
-                              const FlatArray<S>& array) {
-  return tensor_at(parameters, array, first_not_finite<S>(exec, array.data));
+std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters, const FlatArray& array) {
+  const Index place =
+      with_state_type(array.type, [&]<class S>() { return first_not_finite<S>(exec, array.values<S>()); });
+  return tensor_at(parameters, array, place);
 }
 
-template <class S>
-std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<S>& array, Index place) {
+std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray& array, Index place) {
   for (const IndexRange& run : array.held) {
     if (place < run.size()) {
       for (const Parameter& parameter : parameters)
@@ -108,60 +100,32 @@ std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<
   return {};
 }
 
-template <class... S>
 void read_flat_arrays(const ExecSpace& exec, const ReadBoxes& read, const std::vector<Parameter>& parameters,
-                      const FlatArray<S>&... arrays) {
-  (check_size(arrays), ...);
-  const std::tuple<HostTensor<S, 1>...> mirrors(Kokkos::create_mirror_view(arrays.data)...);
-  std::apply(
-      [&](const HostTensor<S, 1>&... hosts) {
-        (Kokkos::deep_copy(exec, hosts, arrays.data), ...);
-        compat::fence(exec, "espalier::read_flat_arrays: padding stays as it is, the rest is written on the host");
-        std::vector<WantedBox> boxes;
-        (want(boxes, parameters, arrays, hosts.data()), ...);
-        read(boxes);
-        (Kokkos::deep_copy(exec, arrays.data, hosts), ...);
-        compat::fence(exec,
-                      "espalier::read_flat_arrays: any instance may read the arrays, and the host copies go away");
-      },
-      mirrors);
+                      const std::vector<FlatArray>& arrays) {
+  std::vector<HostTensor<unsigned char, 1>> hosts;
+  for (const FlatArray& array : arrays) {
+    check_size(array);
+    hosts.push_back(Kokkos::create_mirror_view(array.bytes));
+    Kokkos::deep_copy(exec, hosts.back(), array.bytes);
+  }
+  compat::fence(exec, "espalier::read_flat_arrays: padding stays as it is, the rest is written on the host");
+  std::vector<WantedBox> boxes;
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    want(boxes, parameters, arrays[i], hosts[i].data());
+  read(boxes);
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    Kokkos::deep_copy(exec, arrays[i].bytes, hosts[i]);
+  compat::fence(exec, "espalier::read_flat_arrays: any instance may read the arrays, and the host copies go away");
 }
 
-template <class... S>
 void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
-                      const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays) {
+                      const std::vector<Parameter>& parameters, const std::vector<FlatArray>& arrays) {
   const ReadBoxes read = [&](std::span<const WantedBox> boxes) { checkpoint.read(boxes); };
-  read_flat_arrays(exec, read, parameters, arrays...);
-  (require_finite(exec, checkpoint, parameters, arrays), ...);
+  read_flat_arrays(exec, read, parameters, arrays);
+  // Arrays for compute in 16 bits may overflow where the checkpoint does not: the first step tells.
+  for (const FlatArray& array : arrays)
+    if (is_state_type(array.type))
+      require_finite(exec, checkpoint, parameters, array);
 }
-
-#define ESPALIER_INSTANTIATE(S)                                                                                     \
-  template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
-                                                       const std::vector<IndexRange>&,                              \
-                                                       const std::vector<IndexRange>&);                             \
-  template std::string not_finite_tensor<S>(const ExecSpace&, const std::vector<Parameter>&, const FlatArray<S>&);  \
-  template std::string tensor_at<S>(const std::vector<Parameter>&, const FlatArray<S>&, Index);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
-#undef ESPALIER_INSTANTIATE
-
-#define ESPALIER_INSTANTIATE(T)                                                                               \
-  template void read_flat_arrays<T>(const ExecSpace&, const CheckpointReader&, const std::vector<Parameter>&, \
-                                    const FlatArray<T>&);                                                     \
-  template void read_flat_arrays<T>(const ExecSpace&, const ReadBoxes&, const std::vector<Parameter>&,        \
-                                    const FlatArray<T>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
-
-// Weights and their masters.
-#define ESPALIER_INSTANTIATE(T)                                                                                  \
-  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const CheckpointReader&,                         \
-                                              const std::vector<Parameter>&, const FlatArray<T>&,                \
-                                              const FlatArray<State<T>>&);                                       \
-  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const ReadBoxes&, const std::vector<Parameter>&, \
-                                              const FlatArray<T>&, const FlatArray<State<T>>&);
-ESPALIER_INSTANTIATE(bfloat16)
-ESPALIER_INSTANTIATE(float16)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

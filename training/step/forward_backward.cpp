@@ -16,35 +16,37 @@
 namespace espalier {
 namespace {
 
-// Gives micro-batches places in turn: the same ones in every step.
-class PlacePool {
+// The slots of activations, or of gradients. A holder is a micro-batch; where chunks share slots, a micro-batch of one
+// chunk. Holders take free slots in turn: what was sent from a slot has the most time to leave before it is written
+// again. All steps use the same slots.
+class SlotPool {
  public:
-  explicit PlacePool(int size) : holder_(static_cast<std::size_t>(size), none) {}
+  explicit SlotPool(int size) : slots_(static_cast<std::size_t>(size), none) {}
 
-  // The place that the micro-batch has, or the next free one.
-  int take(int microbatch) {
-    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
-    if (held != holder_.end())
-      return static_cast<int>(held - holder_.begin());
-    for (std::size_t tries = 0; tries < holder_.size(); ++tries) {
-      const std::size_t place = next_++ % holder_.size();
-      if (holder_[place] == none) {
-        holder_[place] = microbatch;
-        return static_cast<int>(place);
+  // The slot that the holder has, or the next free one.
+  int take(int holder) {
+    const auto held = std::find(slots_.begin(), slots_.end(), holder);
+    if (held != slots_.end())
+      return static_cast<int>(held - slots_.begin());
+    for (std::size_t tries = 0; tries < slots_.size(); ++tries) {
+      const std::size_t slot = next_++ % slots_.size();
+      if (slots_[slot] == none) {
+        slots_[slot] = holder;
+        return static_cast<int>(slot);
       }
     }
-    ESPALIER_ASSERT(false, fmt::format("no place is free for micro-batch {}", microbatch));
+    ESPALIER_ASSERT(false, fmt::format("no slot is free for holder {}", holder));
   }
-  int of(int microbatch) const {
-    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
-    ESPALIER_ASSERT(held != holder_.end(), fmt::format("micro-batch {} has no place", microbatch));
-    return static_cast<int>(held - holder_.begin());
+  int of(int holder) const {
+    const auto held = std::find(slots_.begin(), slots_.end(), holder);
+    ESPALIER_ASSERT(held != slots_.end(), fmt::format("holder {} has no slot", holder));
+    return static_cast<int>(held - slots_.begin());
   }
-  void release(int microbatch) { holder_[static_cast<std::size_t>(of(microbatch))] = none; }
+  void release(int holder) { slots_[static_cast<std::size_t>(of(holder))] = none; }
 
  private:
   static constexpr int none = -1;
-  std::vector<int> holder_;  // by place
+  std::vector<int> slots_;  // their holders
   std::size_t next_ = 0;
 };
 
@@ -62,7 +64,7 @@ class Executor {
     for (const ChunkMemory& chunk : memory.chunks) {
       if (!c_.model.shares_slots())
         slots_.emplace_back(chunk.slots);
-      gradients_.emplace_back(chunk.gradients);
+      gradient_slots_.emplace_back(chunk.gradients);
     }
   }
 
@@ -70,16 +72,16 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
-    const MarkedCollectives<Compute<P>> marked(tensor(), c_.times.clock());
-    several_chunks_ = c_.model.num_chunks() > 1;
+    const TimedCollectives<Compute<P>> marked(tensor(), c_.times.clock());
+    const bool several_chunks = c_.model.num_chunks() > 1;
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
-      const std::string name = text(schedule[i], several_chunks_);
+      const std::string name = text(schedule[i], several_chunks);
       observers().operation_begins(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
       run(schedule[i], name);
     }
     finish_sends();
     if (world().size() > 1)  // what the host waits for from now on is no time of these kernels
-      c_.times.account(seconds_);
+      c_.times.wait_and_account(seconds_);
   }
 
   void evaluate() {
@@ -143,7 +145,7 @@ class Executor {
     });
     if (op.kind != OperationKind::backward_input) {
       slots_[slot_pool(op.chunk)].release(slot_holder(op));
-      gradients_[index(op.chunk)].release(op.microbatch);
+      gradient_slots_[index(op.chunk)].release(op.microbatch);
     }
   }
 
@@ -191,7 +193,7 @@ class Executor {
     const Region region("espalier::training::receive");
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
-    if (request.is_queued())
+    if (request.is_enqueued())
       return receive_in_stream(op, name, request);
     request.wait([&] { progress(); });
     const double end = world().clock().now();
@@ -286,14 +288,14 @@ class Executor {
   void perform(const UnitAction& action) {
     switch (action.kind) {
       case UnitAction::Kind::gather: return c_.gatherer.gather(action.unit);
-      case UnitAction::Kind::wait_for_weights: return c_.gatherer.use(action.unit, [this] { progress(); });
+      case UnitAction::Kind::wait_for_weights: return c_.gatherer.acquire(action.unit, [this] { progress(); });
       case UnitAction::Kind::wait_for_buffer: return c_.reducer.wait_for_buffer(action.unit, [this] { move_sends(); });
       case UnitAction::Kind::release: return c_.gatherer.release(action.unit);
       case UnitAction::Kind::reduce: return c_.reducer.reduce(action.unit, action.is_last);
     }
   }
 
-  // ---- places ----
+  // ---- slots ----
 
   static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
   const TokenBatch& batch(int microbatch) const { return microbatches_.at(static_cast<std::size_t>(microbatch)); }
@@ -310,7 +312,8 @@ class Executor {
     return where;
   }
   ActivationIndex take_gradients(const Operation& op) {
-    return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
+    return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk,
+            gradient_slots_[index(op.chunk)].take(op.microbatch)};
   }
 
   struct Sent {
@@ -323,13 +326,12 @@ class Executor {
   const StepContext<P>& c_;
   const std::vector<TokenBatch>& microbatches_;
   PhaseSeconds& seconds_;
-  std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
-  std::vector<PlacePool> gradients_;  // by chunk
+  std::vector<SlotPool> slots_;           // by chunk, or one that all chunks share
+  std::vector<SlotPool> gradient_slots_;  // by chunk
   std::list<Sent> sends_;
-  ActivationIndex last_backward_;
-  bool several_chunks_ = false;
-  UnitWalk units_;
-  double waited_seconds_ = 0;  // for weights, and for room for gradients
+  ActivationIndex last_backward_;  // released already; send_gradients follows directly
+  UnitActionRunner units_;
+  double waited_seconds_ = 0;  // for weights, and for buffers for gradients
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "core/phases.hpp"
@@ -15,24 +14,11 @@
 #include "parallel/schedule/pipeline_schedule.hpp"
 #include "parallel/schedule/unit_actions.hpp"
 #include "training/step/compute_times.hpp"
+#include "training/step/message_transit.hpp"
 
 namespace espalier {
 
-/// How long messages between stages were on their way, of those that this rank waited for before they were sent: only
-/// of them does a receiver see the whole way. What tells a slow link from a late sender.
-struct MessageTransit {
-  struct Sum {
-    Index messages = 0;
-    double seconds = 0;
-    double mean() const { return messages > 0 ? seconds / static_cast<double>(messages) : 0; }
-  };
-  Sum activations;
-  Sum gradients;
-
-  Sum& of(OperationKind receive) { return receive == OperationKind::receive_activations ? activations : gradients; }
-};
-
-/// What a step works on; all of it outlives the step.
+/// The objects that a step uses; they outlive it.
 template <class P>
 struct StepContext {
   const ExecSpace& exec;
@@ -42,18 +28,19 @@ struct StepContext {
   WeightGatherer<Compute<P>>& gatherer;
   const UnitList& units;
   MessageTransit& transit;  ///< of this step, added to
-  ComputeTimes<Compute<P>>& times;
+  ComputeTimes& times;
 };
 
-/// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
-/// with its weight, sends and receives, and lets the reducer know as soon as gradients are final. Around the kernels of
-/// each layer it does what the list of units says.
-/// reducer.wait() is the caller's, and so is times.account(): with one rank all is only enqueued.
+/// Runs the list of one step up to its optimizer operation. It adds each micro-batch with its weight to the model's
+/// loss and gradients, sends and receives, and notifies the reducer as soon as gradients are final. Around the kernels
+/// of each layer it performs the actions of the list of units. With one rank everything is only enqueued; with several
+/// it waits for the stream at its end. The caller calls reducer.wait() and times.wait_and_account().
 template <class P>
 void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, PhaseSeconds& seconds);
 
-/// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
+/// Runs the batches forward through all stages, one after another, and adds to the model's loss. Saves nothing for
+/// backward.
 template <class P>
 void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, PhaseSeconds& seconds);
 

@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-constexpr double most_epochs = 4;  // Muennighoff et al. 2023: up to about so many, repeated text is as good as new
+constexpr double max_epochs = 4;  // Muennighoff et al. 2023: up to about so many, repeated text is as good as new
 
 LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
   LoaderOptions options;
@@ -130,7 +130,7 @@ void note_loaders(const RunConfig& config, const TokenLoader& train, const std::
     note(fmt::format("trains on {}, validates on {} of other documents of the same files",
                      counted(train.num_tokens(), "token"), counted(validation->num_samples(), "sequence")));
   if (validation && validation->num_samples() < config.run.eval_samples)
-    note(fmt::format("warning: run.eval_samples = {} is more than validation has: {}", config.run.eval_samples,
+    note(fmt::format("warning: run.eval_samples = {}, but validation has only {}", config.run.eval_samples,
                      counted(validation->num_samples(), "sequence")));
   if (!train.blend())
     return;
@@ -138,7 +138,7 @@ void note_loaders(const RunConfig& config, const TokenLoader& train, const std::
   for (std::size_t set = 0; set < drawn.size(); ++set) {
     const double epochs = static_cast<double>(drawn[set]) / static_cast<double>(train.sets()[set].num_samples());
     note(fmt::format("{}{}: {:.2f} % of the samples, {:.2f} epochs in the whole run",
-                     epochs > most_epochs ? "warning: much repeated: " : "", config.data.train[set],
+                     epochs > max_epochs ? "warning: much repeated: " : "", config.data.train[set],
                      100 * train.blend()->weights()[set], epochs));
   }
 }

@@ -12,16 +12,16 @@
 
 namespace espalier {
 
-/// What this rank trains on. @param tokenizer of the files; where it is empty, set by the first that names one
+/// The training data of this rank. @param tokenizer of the files; if empty, set by the first file that names one
 /// @throws Error (data) for a file that cannot be used, and for files of several tokenizers
 TokenLoader open_training_loader(const RunConfig& config, const ProcessMesh& mesh, std::string& tokenizer);
 
-/// What it validates on, if the config says anything: files, or documents of those to train on. The same errors.
+/// The validation data of this rank, if the config has any: files, or documents of the training files. The same errors.
 std::optional<SequentialLoader> open_validation_loader(const RunConfig& config, const ProcessMesh& mesh,
                                                        std::string& tokenizer);
 
-/// Notes how much text validates by data.validation_fraction; and of each set of a blend its share, and how often the
-/// whole run reads it. Warns of many repetitions, and of fewer validation sequences than run.eval_samples.
+/// Notes how much text data.validation_fraction takes, and for each set of a blend its share and how often the whole
+/// run reads it. Warns of many repetitions, and of fewer validation sequences than run.eval_samples.
 void note_loaders(const RunConfig& config, const TokenLoader& train, const std::optional<SequentialLoader>& validation,
                   const std::function<void(const std::string&)>& note);
 

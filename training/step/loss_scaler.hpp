@@ -8,13 +8,13 @@
 
 namespace espalier {
 
-/// Dynamic loss scaling (Micikevicius et al., 2018): gradients in fp16 are computed of the loss times a scale, so that
-/// small ones do not vanish. A step whose gradients overflow is skipped and halves the scale, down to a floor; a number
-/// of good steps in a row doubles it. All ranks decide alike, as they see one gradient norm. Scales are powers of two:
-/// taking them off again rounds nothing.
+/// Dynamic loss scaling (Micikevicius et al., 2018): the loss is multiplied by a scale, so that small gradients in fp16
+/// do not vanish. A step whose gradients overflow is skipped and halves the scale, down to a floor; a number of good
+/// steps in a row doubles it. All ranks decide alike, as they see one gradient norm. Scales are powers of two, so
+/// unscaling does not round.
 class LossScaler {
  public:
-  /// Scale 1 for ever, and nothing is skipped: for compute types as wide as fp32 in their exponents.
+  /// Inactive: scale 1, and no step is skipped. For compute types with the exponents of fp32.
   LossScaler() = default;
   explicit LossScaler(const LossScaleConfig& config) : active_(true), config_(config), scale_(config.initial) {}
 
@@ -23,14 +23,14 @@ class LossScaler {
   Index skipped() const { return skipped_; }  ///< steps since the start of the run
 
   void good_step();
-  /// The step's gradients were not finite. Returns false when the scale has been at its floor for `patience` skipped
-  /// steps in a row: lower does not help.
+  /// The step's gradients were not finite. Returns false after `patience` skipped steps in a row at the floor of the
+  /// scale: a lower scale does not help.
   [[nodiscard]] bool skipped_step();
 
   static constexpr int patience = 5;
 
-  /// All of it, for checkpoints and comparisons. A state of an inactive one, trained in another precision, leaves the
-  /// scale as it is. @throws std::runtime_error on a state of something else.
+  /// The whole state, for checkpoints and comparisons. The state of an inactive scaler (trained in another precision)
+  /// leaves the scale as it is. @throws std::runtime_error on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 

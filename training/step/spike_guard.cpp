@@ -14,16 +14,16 @@
 namespace espalier {
 namespace {
 
-constexpr double least_loss_spread = 0.01;     // of the loss, and at least as many nats
-constexpr double least_log_norm_spread = 0.1;  // a tenth more or less
+constexpr double min_loss_deviation = 0.01;     // of the loss, and at least as many nats
+constexpr double min_log_norm_deviation = 0.1;  // a tenth more or less
 
-template <class LeastSpread>
-RobustSpread spread_of(const std::deque<double>& window, const LeastSpread& least_spread) {
-  const auto [median, deviation] = robust_spread({window.begin(), window.end()});
-  return {median, std::max(deviation, least_spread(median))};
+template <class Floor>
+RobustDeviation deviation_of(const std::deque<double>& window, const Floor& floor) {
+  const auto [median, deviation] = robust_deviation({window.begin(), window.end()});
+  return {median, std::max(deviation, floor(median))};
 }
 
-double score(const RobustSpread& usual, double value) { return (value - usual.median) / usual.deviation; }
+double score(const RobustDeviation& baseline, double value) { return (value - baseline.median) / baseline.deviation; }
 
 // A norm of zero has a logarithm, too: far below any other.
 double log_norm(double norm) { return std::log(std::max(norm, std::numeric_limits<double>::min())); }
@@ -40,25 +40,28 @@ const char* to_string(Anomaly anomaly) {
 }
 
 // Of the steps before.
-struct SpikeGuard::Usual {
-  RobustSpread loss;
-  RobustSpread log_norm;
+struct SpikeGuard::Baseline {
+  RobustDeviation loss;
+  RobustDeviation log_norm;
 };
 
-std::optional<SpikeGuard::Usual> SpikeGuard::usual() const {
+std::optional<SpikeGuard::Baseline> SpikeGuard::baseline() const {
   const bool is_off = config_.spike_window == 0;
   if (is_off || losses_.empty() || 2 * static_cast<Index>(losses_.size()) < config_.spike_window)
     return std::nullopt;
-  return Usual{spread_of(losses_, [](double median) { return least_loss_spread * std::max(1.0, std::abs(median)); }),
-               spread_of(log_norms_, [](double) { return least_log_norm_spread; })};
+  return Baseline{
+      deviation_of(losses_, [](double median) { return min_loss_deviation * std::max(1.0, std::abs(median)); }),
+      deviation_of(log_norms_, [](double) { return min_log_norm_deviation; })};
 }
 
 UpdateLimits SpikeGuard::limits() const {
-  const std::optional<Usual> of_before = usual();
-  if (!of_before)
+  const std::optional<Baseline> before = baseline();
+  if (!before)
     return {};
-  const auto limit = [&](const RobustSpread& each) { return each.median + config_.spike_threshold * each.deviation; };
-  return {.loss = limit(of_before->loss), .gradient_norm = std::exp(limit(of_before->log_norm))};
+  const auto limit = [&](const RobustDeviation& each) {
+    return each.median + config_.spike_threshold * each.deviation;
+  };
+  return {.loss = limit(before->loss), .gradient_norm = std::exp(limit(before->log_norm))};
 }
 
 void SpikeGuard::remember(double loss, double gradient_norm) {
@@ -77,21 +80,21 @@ Judgement SpikeGuard::judge(double loss, double gradient_norm) {
   if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) {
     judgement.anomaly = Anomaly::non_finite;
   } else {
-    if (const std::optional<Usual> of_before = usual())
-      judgement.scores = {score(of_before->loss, loss), score(of_before->log_norm, log_norm(gradient_norm))};
+    if (const std::optional<Baseline> before = baseline())
+      judgement.scores = {score(before->loss, loss), score(before->log_norm, log_norm(gradient_norm))};
     if (!is_within(limits(), loss, gradient_norm))
       judgement.anomaly = Anomaly::spike;
   }
   if (judgement.anomaly != Anomaly::none && config_.on_spike != "continue")
-    judgement.fate = config_.on_spike == "skip" ? StepFate::skip : StepFate::rollback;
+    judgement.action = config_.on_spike == "skip" ? StepAction::skip : StepAction::rollback;
   else if (judgement.anomaly == Anomaly::non_finite)
-    judgement.fate = StepFate::give_up;
-  if (judgement.fate == StepFate::skip) {
+    judgement.action = StepAction::give_up;
+  if (judgement.action == StepAction::skip) {
     ++skipped_;
     if (++skipped_in_a_row_ > config_.max_skips)
-      judgement.fate = StepFate::give_up;
+      judgement.action = StepAction::give_up;
   }
-  if (judgement.fate == StepFate::update) {
+  if (judgement.action == StepAction::update) {
     skipped_in_a_row_ = 0;
     remember(loss, gradient_norm);
   }

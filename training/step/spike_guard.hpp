@@ -20,49 +20,49 @@ struct SpikeScores {
 enum class Anomaly { none, spike, non_finite };
 const char* to_string(Anomaly anomaly);
 
-/// What becomes of a step, by the policy stability.on_spike.
-enum class StepFate {
+/// What happens to a step, by the policy stability.on_spike.
+enum class StepAction {
   update,
   skip,      ///< no update; the step counts, and its data are used up
-  rollback,  ///< no update; the run goes back to a checkpoint and passes over the step's samples
+  rollback,  ///< no update; the run returns to a checkpoint and passes over the step's samples
   give_up    ///< the run cannot go on
 };
 
 struct Judgement {
   std::optional<SpikeScores> scores;  ///< none while fewer than half a window of steps has been seen
   Anomaly anomaly = Anomaly::none;
-  StepFate fate = StepFate::update;
+  StepAction action = StepAction::update;
 };
 
-/// Finds steps whose loss or gradient norm leaps up, and says what is to be done about them.
+/// Finds steps whose loss or gradient norm spikes, and decides what happens to them.
 ///
-/// The score of a value x among the last `spike_window` values v that led to an update is robust, since what is looked
-/// for must not hide itself: (x - median(v)) / max(1.4826 median(|v - median(v)|), least spread). Losses are taken as
-/// they are, with a least spread of 0.01 max(1, |median|); of norms, which scatter by factors, the logarithm with a
-/// least spread of 0.1. A step is a spike where one of its scores is above `spike_threshold`: falls, as at the
-/// start of training, never are. All ranks see the same numbers, so they judge alike.
+/// The score of a value x against the last `spike_window` values v that led to an update is robust, so that spikes do
+/// not hide spikes: (x - median(v)) / max(1.4826 median(|v - median(v)|), floor). Losses are taken as they are, with a
+/// floor of 0.01 max(1, |median|); of norms, which scatter by factors, the logarithm with a floor of 0.1. A step is a
+/// spike where one of its scores is above `spike_threshold`: falls, as at the start of training, never are. All ranks
+/// see the same numbers, so they judge alike.
 class SpikeGuard {
  public:
   explicit SpikeGuard(const RunConfig::Stability& config) : config_(config) {}
 
-  /// What is above them, or not finite, is an anomaly.
+  /// Values above them, or not finite, are anomalies.
   UpdateLimits limits() const;
 
-  /// Judges a step before its update, and remembers its values if there is to be one.
+  /// Judges a step before its update, and stores its values if there will be one.
   Judgement judge(double loss, double gradient_norm);
 
-  /// A step that no token of counts: it is no anomaly, and updates nothing.
+  /// A step without a valid token: it is no anomaly, and updates nothing.
   void skip_empty() { ++skipped_; }
 
   Index skipped() const { return skipped_; }  ///< steps since the start of the run
 
-  /// All of it, for checkpoints. @throws std::runtime_error on a state of something else.
+  /// The whole state, for checkpoints. @throws std::runtime_error on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 
  private:
-  struct Usual;
-  std::optional<Usual> usual() const;
+  struct Baseline;
+  std::optional<Baseline> baseline() const;
   void remember(double loss, double gradient_norm);
 
   RunConfig::Stability config_;

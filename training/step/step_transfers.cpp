@@ -12,10 +12,10 @@ namespace espalier {
 StepTransfers::StepTransfers() {
   constexpr std::size_t values_of_a_step = 2;
   if constexpr (!exec_is_host)
-    room(values_, values_of_a_step * sizeof(double));
+    pinned(values_, values_of_a_step * sizeof(double));
 }
 
-unsigned char* StepTransfers::room(Block& block, std::size_t bytes) {
+unsigned char* StepTransfers::pinned(Block& block, std::size_t bytes) {
   if (!block || block->size() < bytes) {
     block.reset();
     block = pool_.take(bytes);
@@ -38,7 +38,7 @@ std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::v
   for (const Batch& batch : microbatches)
     count += batch.inputs.size() + batch.targets.size() + batch.positions.size();
   static_assert(std::is_same_v<TokenId, int>, "positions lie between tokens");
-  auto* next = reinterpret_cast<TokenId*>(room(tokens_, count * sizeof(TokenId)));
+  auto* next = reinterpret_cast<TokenId*>(pinned(tokens_, count * sizeof(TokenId)));
   for (const Batch& batch : microbatches) {
     TokenId* const targets = std::copy(batch.inputs.begin(), batch.inputs.end(), next);
     TokenId* const positions = std::copy(batch.targets.begin(), batch.targets.end(), targets);
@@ -57,7 +57,7 @@ std::span<const double> StepTransfers::read(const ExecSpace& exec, std::initiali
   if constexpr (exec_is_host)
     host_values_.resize(count);
   double* const host =
-      exec_is_host ? host_values_.data() : reinterpret_cast<double*>(room(values_, count * sizeof(double)));
+      exec_is_host ? host_values_.data() : reinterpret_cast<double*>(pinned(values_, count * sizeof(double)));
   double* next = host;
   for (const Tensor<double, 1>& array : arrays) {
     Kokkos::deep_copy(exec,

@@ -10,24 +10,24 @@
 
 namespace espalier {
 
-/// Targets that count.
+/// Number of targets that count in the loss.
 Index count_valid(const Batch& batch);
 
-/// Of each of them in a mean; 0 without any: no gradient and no loss, rather than a NaN.
+/// The weight of each valid token in a mean; 0 without any: no gradient and no loss, rather than NaN.
 inline double token_weight(Index valid_tokens) {
   return valid_tokens == 0 ? 0 : 1.0 / static_cast<double>(valid_tokens);
 }
 
-/// @throws Error (data) where none of the tokens that a loss was to be the mean of counts
+/// @throws Error (data) if there is no valid token to compute a mean loss of
 void require_valid(Index valid_tokens);
 
-/// What the batches of all replicas hold together.
+/// Counts over the batches of all replicas.
 struct TokenCounts {
   Index valid_tokens = 0;      ///< targets that count in the loss
-  double attention_share = 1;  ///< keys that queries see, over those of joined documents: the work of attention
+  double attention_share = 1;  ///< work of attention over that of joined documents, by the keys that queries see
 };
 
-/// Looks at targets and positions on the host. Collective over the replicas.
+/// Counts targets and positions on the host. Collective over the replicas.
 TokenCounts count_tokens(const std::vector<Batch>& batches, const ModelConfig& model, const Communicator& replicas);
 
 }  // namespace espalier

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "training/config/with_compute_type.hpp"
+#include "training/step/typed_trainer.hpp"
+
 namespace espalier {
 namespace {
 
@@ -94,24 +97,22 @@ std::vector<Parameter> with_fault(InjectedFault fault, std::vector<Parameter> pa
   return parameters;
 }
 
-template <class P>
-std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer<P>& trainer, const ProcessMesh& mesh) {
-  if (fault == InjectedFault::drop_all_reduce)
-    drop_a_sum(trainer.model().tensor());
+std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer& trainer, const RunConfig& config,
+                                     const ProcessMesh& mesh) {
   if (fault == InjectedFault::wrong_token_weight)
     trainer.decorate_batches([](std::vector<TokenBatch>& microbatches) {
       TokenWeight& weight = microbatches.front().weight;
       weight = {2 * weight.loss, 2 * weight.gradient};
     });
-  const FlatStorage<Compute<P>>& weights = trainer.parameters().weights();
-  if ((fault == InjectedFault::late_gather || fault == InjectedFault::released_layer) && weights.num_buffers() > 0)
-    return std::make_unique<WrongLayers<Compute<P>>>(fault, weights, mesh.world().observers());
-  return nullptr;
+  return with_precision(config, [&]<class P>() -> std::unique_ptr<StepObserver> {
+    const auto& typed = dynamic_cast<const TypedTrainer<P>&>(trainer);
+    if (fault == InjectedFault::drop_all_reduce)
+      drop_a_sum(typed.model().tensor());
+    const FlatStorage<Compute<P>>& weights = typed.store().weights();
+    if ((fault == InjectedFault::late_gather || fault == InjectedFault::released_layer) && weights.num_buffers() > 0)
+      return std::make_unique<WrongLayers<Compute<P>>>(fault, weights, mesh.world().observers());
+    return nullptr;
+  });
 }
-
-#define ESPALIER_INSTANTIATE(P) \
-  template std::unique_ptr<StepObserver> inject<P>(InjectedFault, Trainer<P>&, const ProcessMesh&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -16,11 +16,12 @@ ProcessMesh with_fault(InjectedFault fault, ProcessMesh mesh);
 /// The config of this rank's trainer.
 RunConfig with_fault(InjectedFault fault, RunConfig config, const ProcessMesh& mesh);
 
-/// Where this rank believes that its shards lie, for what hands them their weights.
+/// The parameters with the shards that this rank assumes, for loading their weights.
 std::vector<Parameter> with_fault(InjectedFault fault, std::vector<Parameter> parameters);
 
-/// From now on the trainer makes the mistake in each step, as long as what is returned lives, and the mesh.
-template <class P>
-std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer<P>& trainer, const ProcessMesh& mesh);
+/// From now on the trainer, of make_trainer() with this config, has the fault in each step, while the returned object
+/// and the mesh live.
+std::unique_ptr<StepObserver> inject(InjectedFault fault, Trainer& trainer, const RunConfig& config,
+                                     const ProcessMesh& mesh);
 
 }  // namespace espalier

@@ -25,19 +25,23 @@ std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config,
       schedules = {{"sequential", 1}, {"gpipe", 1}, {"1f1b", 1}, {"zero_bubble", 1}};
     if (pipeline > 1 && 2 * pipeline <= config.model.shape.num_layers)
       schedules.emplace_back("interleaved", 2);
-    const auto add = [&](const std::string& schedule, int chunks, int zero, bool sequence_parallel, int node) {
+    const auto add = [&](const std::string& schedule, int chunks, int zero, bool sequence_parallel, int node,
+                         bool keep_gathered = false) {
       all.push_back({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
                      fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.schedule={}", schedule),
                      fmt::format("parallel.virtual_stages={}", chunks), fmt::format("parallel.zero_stage={}", zero),
                      fmt::format("parallel.sequence_parallel={}", sequence_parallel ? "true" : "false"),
+                     fmt::format("parallel.keep_gathered={}", keep_gathered ? "true" : "false"),
                      fmt::format("parallel.shard_over={}", node > 0 ? "node" : "all"),
                      fmt::format("emulate.ranks_per_node={}", node), "parallel.layers_per_stage=[]",
                      "parallel.assignment=consecutive"});
     };
     for (const auto& [schedule, chunks] : schedules)
-      for (int zero = 0; zero <= (data > 1 ? 3 : 0); ++zero)
+      for (int zero = 0; zero <= Layout{.data = data, .zero_stage = 3}.acting_zero_stage(); ++zero)
         for (int rows = 0; rows <= (tensor > 1 ? 1 : 0); ++rows)
           add(schedule, chunks, zero, rows == 1, 0);
+    if (data > 1)
+      add(schedules.back().first, schedules.back().second, 3, tensor > 1, 0, true);
     // Half of the replicas on a node.
     for (int zero = 1; zero <= 3 && data % 2 == 0 && data > 2; ++zero)
       add("1f1b", 1, zero, tensor > 1, tensor * data / 2);
@@ -49,7 +53,7 @@ std::string text_of_layout(const std::vector<std::string>& overrides) {
   const auto value = [&](const std::string& key) {
     const std::string head = "parallel." + key + "=";
     const auto found = std::ranges::find_if(overrides, [&](const std::string& text) { return text.starts_with(head); });
-    ESPALIER_ASSERT(found != overrides.end(), "a layout to verify names all that its text tells");
+    ESPALIER_ASSERT(found != overrides.end(), "a layout to verify names all that its text has");
     return found->substr(head.size());
   };
   Layout layout;
@@ -59,6 +63,7 @@ std::string text_of_layout(const std::vector<std::string>& overrides) {
   layout.schedule = parse_schedule_kind(value("schedule")).value();
   layout.virtual_stages = std::stoi(value("virtual_stages"));
   layout.zero_stage = std::stoi(value("zero_stage"));
+  layout.keep_gathered = value("keep_gathered") == "true";
   layout.sequence_parallel = value("sequence_parallel") == "true";
   layout.shard_replicas = value("shard_over") == "node" ? layout.data / 2 : 0;
   return layout.short_text();
@@ -71,6 +76,7 @@ std::vector<std::string> one_rank_overrides() {
           "parallel.zero_stage=0",
           "parallel.virtual_stages=1",
           "parallel.sequence_parallel=false",
+          "parallel.keep_gathered=false",
           "parallel.shard_over=all",
           "parallel.layers_per_stage=[]",
           "parallel.schedule=1f1b",
@@ -108,7 +114,7 @@ bool can_break(InjectedFault fault, const RunConfig& config) {
     case InjectedFault::no_kv_sum: return config.layout.tensor > model.kv_heads();
     case InjectedFault::wrong_positions: return has_tensor && model.positions == Positions::rotary;
     case InjectedFault::late_gather:
-    case InjectedFault::released_layer: return config.layout.zero_stage == 3 && config.layout.data > 1;
+    case InjectedFault::released_layer: return config.layout.acting_zero_stage() == 3;
     case InjectedFault::no_copies_sum: return config.layout.shard_over == ShardOver::node;
   }
   return true;

@@ -20,14 +20,14 @@ std::string text_of_layout(const std::vector<std::string>& overrides);
 /// Overrides that lay any config out on one rank; with more, plain data parallelism.
 std::vector<std::string> one_rank_overrides();
 
-/// Has a layout what the fault breaks?
+/// Does the layout have what the fault breaks?
 bool can_break(InjectedFault fault, const RunConfig& config);
 
-/// What that is, in words: "tied embeddings on two pipeline stages".
+/// What the fault breaks, in words: "tied embeddings on two pipeline stages".
 std::string broken_part(InjectedFault fault);
 
-/// A like model that is cheap to run: fewer and narrower layers, shorter sequences; the vocabulary stays that of the
-/// data.
+/// A small model of the same kind, which is cheap to run: fewer and narrower layers, shorter sequences, the vocabulary
+/// of the data.
 RunConfig shrunk(const RunConfig& config);
 
 }  // namespace espalier

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/with_scalar_type.hpp"
+#include "models/decoder.hpp"
 #include "parallel/collectives/collectives.hpp"
 
 namespace espalier {
@@ -26,6 +28,13 @@ void for_each_element(const std::vector<Parameter>& parameters, const std::strin
 }
 
 }  // namespace
+
+std::vector<Parameter> whole_parameters(const ModelConfig& model) {
+  ParameterStore<float> store;
+  const Decoder<Fp32> decoder(store, model);
+  store.lay_out();
+  return store.parameters();
+}
 
 std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_model) {
   std::vector<LogicalTensor> tensors;
@@ -55,7 +64,7 @@ void assemble(const Communicator& world, const ShardedCopy& copy, std::span<Logi
   std::vector<double> packed;
   for (LogicalTensor& tensor : tensors) {
     tensor.values.assign(static_cast<std::size_t>(num_elements(tensor.shape)), 0.0);
-    for_each_element(copy.parameters, tensor.name, copy.counted,
+    for_each_element(copy.parameters, tensor.name, copy.unique,
                      [&](std::size_t flat, std::size_t logical) { tensor.values[logical] = copy.values[flat]; });
     packed.insert(packed.end(), tensor.values.begin(), tensor.values.end());
   }
@@ -89,6 +98,45 @@ void scatter(const LogicalTensor& tensor, const std::vector<Parameter>& paramete
   const std::vector<IndexRange> everything = {{0, static_cast<Index>(flat.size())}};
   for_each_element(parameters, tensor.name, everything,
                    [&](std::size_t index, std::size_t logical) { flat[index] = tensor.values[logical]; });
+}
+
+std::vector<double> scattered(const FlatArray& array, Index flat_size) {
+  std::vector<double> flat(static_cast<std::size_t>(flat_size), 0.0);
+  with_scalar_type(array.type, [&]<class T>() {
+    const Tensor<T, 1> values = array.values<T>();
+    const ExecSpace exec;
+    const auto host = Kokkos::create_mirror_view(values);
+    Kokkos::deep_copy(exec, host, values);
+    compat::fence(exec, "espalier::trainer_copies: the values are read on the host");
+    const T* from = host.data();
+    for (const IndexRange& range : array.held)
+      for (Index i = range.begin; i < range.end; ++i)
+        flat[static_cast<std::size_t>(i)] = static_cast<double>(static_cast<State<T>>(*from++));
+  });
+  return flat;
+}
+
+void pack(const std::vector<double>& flat, const FlatArray& array) {
+  with_scalar_type(array.type, [&]<class T>() {
+    const Tensor<T, 1> values = array.values<T>();
+    const auto host = Kokkos::create_mirror_view(values);
+    T* to = host.data();
+    for (const IndexRange& range : array.held)
+      for (Index i = range.begin; i < range.end; ++i)
+        *to++ = static_cast<T>(static_cast<State<T>>(flat[static_cast<std::size_t>(i)]));
+    const ExecSpace exec;
+    Kokkos::deep_copy(exec, values, host);
+    compat::fence(exec, "espalier::trainer_copies: any instance may read the values, and the host copy goes away");
+  });
+}
+
+std::vector<double> master_weights(const Trainer& trainer) {
+  const TrainedArrays arrays = trainer.arrays();
+  return scattered(arrays.master_weights, arrays.flat_size);
+}
+
+ShardedCopy copy_of(const Trainer& trainer, std::vector<double> values, bool owned) {
+  return {trainer.parameters(), owned ? trainer.unique_owned() : trainer.unique_weights(), std::move(values)};
 }
 
 double norm_of(const std::vector<double>& values) {

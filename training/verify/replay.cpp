@@ -4,15 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <memory>
 
 #include "core/ops/matmul_library.hpp"
+#include "core/with_scalar_type.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/loop/resume.hpp"
 #include "training/prediction/gemm_rate.hpp"
-#include "training/step/kept_kernels.hpp"
+#include "training/step/matmul_choices.hpp"
+#include "training/step/typed_trainer.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 
 namespace espalier {
@@ -21,17 +23,17 @@ namespace {
 // NaN is above everything, and infinity above every number.
 bool is_larger(double a, double b) { return std::isnan(a) ? !std::isnan(b) : a > b; }
 
-template <class P>
-std::vector<TensorNorm> gradient_norms(const Trainer<P>& trainer, double loss_scale) {
+std::vector<TensorNorm> gradient_norms(const Trainer& trainer, double loss_scale) {
   std::vector<SquaredNorm::Range> ranges;
   std::vector<TensorNorm> norms;
-  for (const Parameter& parameter : trainer.parameters().parameters()) {
+  for (const Parameter& parameter : trainer.parameters()) {
     ranges.push_back({parameter.offset, parameter.size});
     norms.push_back({parameter.spec.name, 0});
   }
   const ExecSpace exec;
   const SquaredNorm squares(exec, ranges);
-  squares.compute<State<Compute<P>>>(exec, trainer.parameters().flat_gradients());
+  const FlatArray gradients = trainer.arrays().gradients;
+  with_state_type(gradients.type, [&]<class S>() { squares.compute<S>(exec, gradients.values<S>()); });
   const auto host = Kokkos::create_mirror_view(squares.sums());
   Kokkos::deep_copy(exec, host, squares.sums());
   compat::fence(exec, "espalier::replay: the norms are read on the host");
@@ -43,29 +45,25 @@ std::vector<TensorNorm> gradient_norms(const Trainer<P>& trainer, double loss_sc
 }
 
 // A trainer with the incident's weights and loss scale.
-template <class P>
 class ReplayTrainer {
  public:
   ReplayTrainer(const RunConfig& config, const ProcessMesh& mesh, const CheckpointReader& checkpoint)
-      : trainer_(ExecSpace(), config, make_run_layout(config, 1), mesh) {
-    std::vector<std::string> tensors;
-    for (const Parameter& parameter : trainer_.parameters().parameters())
-      tensors.push_back(parameter.spec.name);
+      : trainer_(make_trainer(ExecSpace(), config, make_run_layout(config, 1), mesh)) {
     read_state(checkpoint);
-    load_weights(checkpoint, trainer_, tensors);
-    if (trainer_.loss_scaler().is_active())
-      trainer_.loss_scaler().restore(checkpoint.state().at("loss_scale"));
+    load_weights(checkpoint, *trainer_, names_of(trainer_->parameters()));
+    if (trainer_->loss_scaler().is_active())
+      trainer_->loss_scaler().restore(checkpoint.state().at("loss_scale"));
   }
 
   StepReport compute(Index step, Index first_sample) {
-    trainer_.restore(step - 1, first_sample, 0);
-    return trainer_.compute_gradients();
+    trainer_->restore(step - 1, first_sample, 0);
+    return trainer_->compute_gradients();
   }
 
-  const Trainer<P>& trainer() const { return trainer_; }
+  const Trainer& trainer() const { return *trainer_; }
 
  private:
-  Trainer<P> trainer_;
+  std::unique_ptr<Trainer> trainer_;
 };
 
 }  // namespace
@@ -80,17 +78,16 @@ RunConfig replay_config(const Path& incident, const std::vector<std::string>& ov
   return config;
 }
 
-template <class P>
 Replay replay(const Path& incident_path, const Incident& incident, const RunConfig& config, const ProcessMesh& mesh,
               const std::function<void(const std::string&)>& note) {
   const CheckpointReader checkpoint(resolve_checkpoint(incident_path));
   require_same_model(checkpoint, config);
-  set_libraries<Compute<P>>(config);
-  keep_matmul_library(read_state(checkpoint), config, note);
-  keep_matmul_choices(checkpoint, mesh.world().rank(), note);
+  set_libraries(config);
+  restore_matmul_library(read_state(checkpoint), config, note);
+  restore_matmul_choices(checkpoint, mesh.world().rank(), note);
   Replay result;
   {
-    ReplayTrainer<P> whole(config, mesh, checkpoint);
+    ReplayTrainer whole(config, mesh, checkpoint);
     const StepReport report = whole.compute(incident.step, incident.samples.begin);
     result.loss = report.loss;
     result.gradient_norm = report.gradient_norm;
@@ -99,7 +96,7 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   RunConfig one_sample = config;
   one_sample.layout.global_batch = 1;
   one_sample.layout.micro_batch = 1;
-  ReplayTrainer<P> single(one_sample, mesh, checkpoint);
+  ReplayTrainer single(one_sample, mesh, checkpoint);
   for (Index sample = incident.samples.begin; sample < incident.samples.end; ++sample) {
     const StepReport report = single.compute(incident.step, sample);
     const SampleIndex::Place place = single.trainer().place(sample);
@@ -118,11 +115,5 @@ bool is_reproduced(double recorded, double replayed, double tolerance) {
     return std::isfinite(recorded) == std::isfinite(replayed);
   return std::abs(recorded - replayed) <= tolerance * std::max(std::abs(recorded), std::abs(replayed));
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                 \
-  template Replay replay<P>(const Path&, const Incident&, const RunConfig&, const ProcessMesh&, \
-                            const std::function<void(const std::string&)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

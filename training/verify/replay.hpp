@@ -38,7 +38,6 @@ RunConfig replay_config(const Path& incident, const std::vector<std::string>& ov
 
 /// Computes the step of an incident again from the weights kept with it: as a whole, then sample by sample. Nothing is
 /// updated or written. @throws Error (checkpoint, data) for damaged files, (memory) where one rank is too small.
-template <class P>
 Replay replay(const Path& incident_path, const Incident& incident, const RunConfig& config, const ProcessMesh& mesh,
               const std::function<void(const std::string&)>& note);
 

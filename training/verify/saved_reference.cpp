@@ -26,7 +26,7 @@
 namespace espalier {
 namespace {
 
-// Keys that only say how, where and how long it is computed. Whether the data are the same their checksums tell.
+// Keys that only say how, where and how long it is computed. Checksums say whether the data are the same.
 bool may_differ(const std::string& key) {
   constexpr std::array<std::string_view, 8> free = {
       "model.preset", "data.", "batch.micro_batch_size", "parallel.", "checkpoint.", "stability.", "emulate.", "run."};
@@ -64,11 +64,12 @@ std::string list_of(const nlohmann::json& texts) {
 Index count_steps(const Path& directory) {
   const std::vector<CheckpointEntry> entries = find_checkpoints(directory);
   const auto refuse = [&](const std::string& what, const std::string& got) {
-    throw Error(ExitCode::checkpoint, {.what = what,
-                                       .where = directory.string(),
-                                       .got = got,
-                                       .wanted = "step-00000001, step-00000002, ... as `espalier verify --save` leaves",
-                                       .todo = "name the folder of --save, or save the reference again"});
+    throw Error(ExitCode::checkpoint,
+                {.what = what,
+                 .where = directory.string(),
+                 .got = got,
+                 .wanted = "step-00000001, step-00000002, ... as `espalier verify --save` writes them",
+                 .todo = "name the folder of --save, or save the reference again"});
   };
   if (entries.empty())
     refuse("there is no saved reference", "no folder step-XXXXXXXX");
@@ -86,9 +87,9 @@ Index count_steps(const Path& directory) {
 void require_same_config(const CheckpointReader& reference, const RunConfig& config) {
   const auto theirs = reference.state().find("token_files");
   if (theirs == reference.state().end())
-    throw Error(ExitCode::checkpoint, {.what = "this checkpoint is no step of a saved reference",
+    throw Error(ExitCode::checkpoint, {.what = "this checkpoint is not a step of a saved reference",
                                        .where = reference.path().string(),
-                                       .wanted = "one that `espalier verify --save` has left"});
+                                       .wanted = "one that `espalier verify --save` has written"});
   std::string lines;
   for (const ConfigDifference& difference : differences_from(stored_config(reference), config))
     if (!may_differ(difference.key))
@@ -113,10 +114,11 @@ std::string array_name(std::size_t array, const std::string& tensor) {
 }
 
 // All arrays of all tensors, whole, on rank 0. Collective.
-template <class T>
 class WholeArrays {
  public:
-  WholeArrays(const Communicator& world, const Snapshot& snapshot, const std::vector<Parameter>& whole) {
+  WholeArrays(const Communicator& world, const Snapshot& snapshot, const std::vector<Parameter>& whole,
+              ScalarType state)
+      : state_(state) {
     std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole));
     for (std::size_t array = 0; array < snapshot.arrays.size(); ++array)
       for (std::vector<LogicalTensor>& group : groups) {
@@ -131,12 +133,20 @@ class WholeArrays {
 
  private:
   void add(const std::string& name, LogicalTensor& tensor) {
-    values_.emplace_back(tensor.values.begin(), tensor.values.end());  // as exact: they come from this type
-    blocks_.push_back(whole_tensor(name, scalar_type_of<State<T>>(), tensor.shape, values_.back().data()));
+    const void* const values = state_ == ScalarType::fp64 ? keep(doubles_, tensor) : keep(floats_, tensor);
+    blocks_.push_back(whole_tensor(name, state_, tensor.shape, values));
     tensor.values = {};
   }
 
-  std::vector<std::vector<State<T>>> values_;  // whose own arrays stay where they are
+  template <class S>
+  static const void* keep(std::vector<std::vector<S>>& values, const LogicalTensor& tensor) {
+    return values.emplace_back(tensor.values.begin(), tensor.values.end())
+        .data();  // as exact: they come from this type
+  }
+
+  ScalarType state_;
+  std::vector<std::vector<float>> floats_;  // whose own arrays stay where they are
+  std::vector<std::vector<double>> doubles_;
   std::vector<TensorBlock> blocks_;
 };
 
@@ -178,7 +188,6 @@ void read_snapshot(const CheckpointReader& reader, const std::vector<Parameter>&
 
 }  // namespace
 
-template <class P>
 void save_reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                     const Path& directory, const std::function<void(const std::string&)>& done) {
   const auto on_root = [&](const std::function<void()>& action) {
@@ -198,20 +207,18 @@ void save_reference(const RunConfig& config, const VerifyOptions& options, const
                                     .todo = "name another one"});
     if (!is_new && !std::filesystem::is_empty(directory, error))
       throw Error(ExitCode::usage, {.what = find_checkpoints(directory).empty()
-                                                ? "the folder of --save holds other files"
+                                                ? "the folder of --save has other files"
                                                 : "the folder of --save holds a reference or checkpoints already",
                                     .where = directory.string(),
                                     .wanted = "a new or empty folder",
                                     .todo = "name another one, or remove it"});
   });
   check_token_files(config, world);
-  ParameterStore<Compute<P>> whole;
-  const Decoder<P> whole_model(whole, config.model.shape);
-  whole.lay_out();
-  Reference<P> reference(config, options, world);
+  const std::vector<Parameter> whole = whole_parameters(config.model.shape);
+  Reference reference(config, options, world);
   for (Index step = 1; step <= options.steps; ++step) {
     const Snapshot snapshot = reference.step();
-    const WholeArrays<Compute<P>> arrays(world, snapshot, whole.parameters());
+    const WholeArrays arrays(world, snapshot, whole, types_of(config).state());
     on_root([&] {
       const Path path = save_checkpoint(directory, info_of(snapshot, step, config, reference.text()), arrays.blocks());
       done(fmt::format("{}: loss {:.6f}, gradient norm {:.6f}, {}", path.string(), snapshot.loss,
@@ -240,11 +247,5 @@ Snapshot SavedReference::step(Index step, const std::vector<Parameter>& whole) c
   share_numbers(snapshot, world_);
   return snapshot;
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                             \
-  template void save_reference<P>(const RunConfig&, const VerifyOptions&, const Communicator&, const Path&, \
-                                  const std::function<void(const std::string&)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

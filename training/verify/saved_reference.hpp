@@ -10,12 +10,11 @@
 
 namespace espalier {
 
-/// Takes the first steps of the reference and writes them down, for a comparison by another program: a build for GPUs
-/// with one for CPUs. Each step is DIRECTORY/step-XXXXXXXX, a checkpoint of the tensors "weights_before/NAME" and so on
+/// Runs the first steps of the reference and saves them, for a comparison by another program: a build for GPUs with one
+/// for CPUs. Each step is DIRECTORY/step-XXXXXXXX, a checkpoint of the tensors "weights_before/NAME" and so on
 /// (snapshot_array_names), whose state holds loss, gradient norm, config and the checksums of the token files. Rank 0
-/// holds all of it in memory, some 60 bytes a parameter. `done` is told on rank 0. Collective.
+/// holds all of it in memory, some 60 bytes a parameter. `done` is called on rank 0. Collective.
 /// @throws Error (usage) where the directory holds some already; (write).
-template <class P>
 void save_reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                     const Path& directory, const std::function<void(const std::string&)>& done);
 

@@ -14,6 +14,7 @@
 #include "parallel/collectives/collectives.hpp"
 #include "training/config/shard_over.hpp"
 #include "training/loop/check_token_files.hpp"
+#include "training/step/typed_trainer.hpp"
 #include "training/verify/fault_injection.hpp"
 #include "training/verify/layouts_to_verify.hpp"
 #include "training/verify/logical_tensors.hpp"
@@ -26,14 +27,19 @@ namespace {
 constexpr double smallest_share = 1e-3;  // of the global norm: below it a tensor's own norm is no measure
 
 // One step of one layout against the reference's.
-template <class P>
 class Comparison {
  public:
   using Groups = std::vector<std::vector<LogicalTensor>>;
 
-  Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer<P>& trainer,
+  Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer& trainer,
              InjectedFault fault, LayoutErrors& errors)
-      : world_(world), reference_(reference), groups_(groups), trainer_(trainer), fault_(fault), errors_(errors) {}
+      : world_(world),
+        reference_(reference),
+        groups_(groups),
+        trainer_(trainer),
+        arrays_(trainer.arrays()),
+        fault_(fault),
+        errors_(errors) {}
 
   void run(Index step) {
     load_state();
@@ -44,20 +50,18 @@ class Comparison {
     errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), place);
     errors_.gradient_norm.note(
         std::abs(report.gradient_norm - reference_.gradient_norm) / std::abs(reference_.gradient_norm), place);
-    compare(spread_gradients(trainer_), SnapshotArray::gradients, std::nullopt, errors_.gradient);
+    compare(scattered(arrays_.gradients, arrays_.flat_size), SnapshotArray::gradients, std::nullopt, errors_.gradient);
 
-    const auto& gradients = trainer_.parameters().gradients();
-    pack(local_part(SnapshotArray::gradients, trainer_.parameters().parameters()), gradients.held(),
-         gradients.values());
+    pack(local_part(SnapshotArray::gradients, trainer_.parameters()), arrays_.gradients);
     report.loss = reference_.loss;
     report.gradient_norm = reference_.gradient_norm;
     trainer_.update(report);
-    compare(masters(trainer_), SnapshotArray::weights_after, SnapshotArray::weights_before, errors_.update);
+    compare(master_weights(trainer_), SnapshotArray::weights_after, SnapshotArray::weights_before, errors_.update);
   }
 
  private:
   std::vector<double> local_part(SnapshotArray array, const std::vector<Parameter>& parameters) {
-    std::vector<double> flat(static_cast<std::size_t>(trainer_.parameters().flat_size()), 0.0);
+    std::vector<double> flat(static_cast<std::size_t>(arrays_.flat_size), 0.0);
     for (std::vector<LogicalTensor>& group : groups_) {
       assemble(world_, reference_[array], group);
       for (const LogicalTensor& tensor : group)
@@ -67,23 +71,20 @@ class Comparison {
   }
 
   void load_state() {
-    const ParameterStore<Compute<P>>& store = trainer_.parameters();
-    const std::vector<double> weights =
-        local_part(SnapshotArray::weights_before, with_fault(fault_, store.parameters()));
-    const AdamW<Compute<P>>& optimizer = trainer_.optimizer();
-    pack(weights, store.weights().held(), store.weights().values());
-    if constexpr (has_masters<Compute<P>>)
-      pack(weights, optimizer.owned(), optimizer.masters());
-    pack(local_part(SnapshotArray::exp_avg, store.parameters()), optimizer.owned(), optimizer.exp_avg());
-    pack(local_part(SnapshotArray::exp_avg_sq, store.parameters()), optimizer.owned(), optimizer.exp_avg_sq());
+    const std::vector<Parameter>& parameters = trainer_.parameters();
+    const std::vector<double> weights = local_part(SnapshotArray::weights_before, with_fault(fault_, parameters));
+    for (const FlatArray& array : arrays_.weights_and_master_weights())
+      pack(weights, array);
+    pack(local_part(SnapshotArray::exp_avg, parameters), arrays_.exp_avg);
+    pack(local_part(SnapshotArray::exp_avg_sq, parameters), arrays_.exp_avg_sq);
   }
 
   // Our values against an array of the reference; relative to the change since `before` where that is given.
   void compare(std::vector<double> values, SnapshotArray array, std::optional<SnapshotArray> before,
                LargestError& largest) {
-    const bool owned = array == SnapshotArray::gradients || has_masters<Compute<P>>;
+    const bool owned = array == SnapshotArray::gradients || arrays_.has_master_weights();
     const ShardedCopy ours = copy_of(trainer_, std::move(values), owned);
-    const std::vector<IndexRange> held = owned ? trainer_.optimizer().owned() : trainer_.parameters().weights().held();
+    const std::vector<IndexRange> held = owned ? arrays_.exp_avg.held : arrays_.weights.held;
     struct Row {
       std::string name;
       double norm, difference, deviation;
@@ -118,7 +119,8 @@ class Comparison {
   const Communicator& world_;
   const Snapshot& reference_;
   Groups& groups_;
-  Trainer<P>& trainer_;
+  Trainer& trainer_;
+  const TrainedArrays arrays_;
   InjectedFault fault_;
   LayoutErrors& errors_;
 };
@@ -173,31 +175,28 @@ double LayoutErrors::worst() const {
   return most;
 }
 
-template <class P>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done) {
   check_token_files(config, world);
-  ParameterStore<Compute<P>> whole;
-  const Decoder<P> whole_model(whole, config.model.shape);
-  whole.lay_out();
-  std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
+  const std::vector<Parameter> whole = whole_parameters(config.model.shape);
+  std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole));
   std::vector<LayoutToTry> all = layouts_to_try(config, world);
-  std::optional<Reference<P>> reference;
+  std::optional<Reference> reference;
   std::optional<SavedReference> saved;
   if (options.against.empty())
     reference.emplace(config, options, world);
   else
     saved.emplace(options.against, config, world);
   for (Index step = 0; step < options.steps; ++step) {
-    const Snapshot snapshot = saved ? saved->step(step, whole.parameters()) : reference->step();
+    const Snapshot snapshot = saved ? saved->step(step, whole) : reference->step();
     for (LayoutToTry& candidate : all) {
       if (candidate.config) {
         const Layout layout = make_run_layout(*candidate.config, world.size());
         const InjectedFault fault = options.injected;
         const ProcessMesh mesh = with_fault(fault, ProcessMesh(world, layout.mesh(), layout.virtual_stages > 1));
-        Trainer<P> trainer(ExecSpace(), with_fault(fault, *candidate.config, mesh), layout, mesh);
-        const auto injected = inject(fault, trainer, mesh);
-        Comparison<P>(world, snapshot, groups, trainer, fault, candidate.result.errors).run(step);
+        const auto trainer = make_trainer(ExecSpace(), with_fault(fault, *candidate.config, mesh), layout, mesh);
+        const auto injected = inject(fault, *trainer, *candidate.config, mesh);
+        Comparison(world, snapshot, groups, *trainer, fault, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)
         done(candidate.result);
@@ -218,11 +217,5 @@ double default_tolerance(Precision compute) {
     return 0.01;
   return compute == Precision::fp64 ? 1e-10 : 1e-4;
 }
-
-#define ESPALIER_INSTANTIATE(P)                                                                               \
-  template std::vector<VerifiedLayout> verify<P>(const RunConfig&, const VerifyOptions&, const Communicator&, \
-                                                 const std::function<void(const VerifiedLayout&)>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -35,7 +35,7 @@ struct LayoutErrors {
   LargestError gradient_norm;  ///< of a step
   LargestError gradient;       ///< of a tensor: 2-norm of the difference over max(its norm, 1e-3 x the global norm)
   LargestError update;         ///< the same of the weights' change, from the reference's gradients
-  LargestError copies;         ///< ranks that hold the same part of a tensor must hold the same values: 2-norm
+  LargestError copies;         ///< between ranks that hold the same part of a tensor: 2-norm
   double worst() const;
 };
 
@@ -45,13 +45,12 @@ struct VerifiedLayout {
   LayoutErrors errors;
 };
 
-/// What layouts may differ by: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
+/// The allowed relative error of layouts: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
 double default_tolerance(Precision compute);
 
 /// Runs a few steps in every layout. Each step of a layout starts from the reference's weights and moments; its update
 /// uses the reference's gradients, as Adam makes full steps of the rounding errors in a gradient of zero (the bias of
-/// the keys has one). Collective; the result is the same on all ranks. `done` is told of each layout on rank 0.
-template <class P>
+/// the keys has one). Collective; the result is the same on all ranks. `done` gets each layout on rank 0.
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done);
 

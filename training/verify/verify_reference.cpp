@@ -7,6 +7,7 @@
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/collectives/texts.hpp"
 #include "training/config/shard_over.hpp"
+#include "training/step/typed_trainer.hpp"
 #include "training/verify/logical_tensors.hpp"
 
 namespace espalier {
@@ -23,8 +24,7 @@ void share_numbers(Snapshot& snapshot, const Communicator& world) {
   snapshot.loss_scaler = parse_json(broadcast_text(world, json_text(snapshot.loss_scaler), 0));
 }
 
-template <class P>
-Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world)
+Reference::Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world)
     : world_(world), group_(world.split(options.reference.empty() ? world.rank() : 0, world.rank(), "reference")) {
   takes_part_ = !options.reference.empty() || world.rank() == 0;
   if (!takes_part_)
@@ -34,11 +34,10 @@ Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, c
   const Layout layout = make_run_layout(own, group_.size());
   text_ = layout.short_text();
   mesh_.emplace(group_, layout.mesh());
-  trainer_ = std::make_unique<Trainer<P>>(ExecSpace(), own, layout, *mesh_);
+  trainer_ = make_trainer(ExecSpace(), own, layout, *mesh_);
 }
 
-template <class P>
-Snapshot Reference<P>::step() {
+Snapshot Reference::step() {
   Snapshot snapshot;
   while (takes_part_ && !taken(snapshot)) {  // a step that is skipped compares nothing; the next has a lower loss scale
   }
@@ -46,28 +45,23 @@ Snapshot Reference<P>::step() {
   return snapshot;
 }
 
-template <class P>
-bool Reference<P>::taken(Snapshot& snapshot) {
-  Trainer<P>& trainer = *trainer_;
-  const auto weights = [&] { return copy_of(trainer, masters(trainer), has_masters<Compute<P>>); };
+bool Reference::taken(Snapshot& snapshot) {
+  Trainer& trainer = *trainer_;
+  const TrainedArrays arrays = trainer.arrays();
+  const auto weights = [&] { return copy_of(trainer, master_weights(trainer), arrays.has_master_weights()); };
   snapshot.steps_done = trainer.steps_done();
   snapshot.data_position = trainer.data_position();
   snapshot.loss_scaler = trainer.loss_scaler().state();
   snapshot[SnapshotArray::weights_before] = weights();
-  snapshot[SnapshotArray::exp_avg] = copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg()), true);
-  snapshot[SnapshotArray::exp_avg_sq] =
-      copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg_sq()), true);
+  snapshot[SnapshotArray::exp_avg] = copy_of(trainer, scattered(arrays.exp_avg, arrays.flat_size), true);
+  snapshot[SnapshotArray::exp_avg_sq] = copy_of(trainer, scattered(arrays.exp_avg_sq, arrays.flat_size), true);
   StepReport report = trainer.compute_gradients();
   snapshot.loss = report.loss;
   snapshot.gradient_norm = report.gradient_norm;
-  snapshot[SnapshotArray::gradients] = copy_of(trainer, spread_gradients(trainer), true);
+  snapshot[SnapshotArray::gradients] = copy_of(trainer, scattered(arrays.gradients, arrays.flat_size), true);
   trainer.update(report);
   snapshot[SnapshotArray::weights_after] = weights();
   return !report.skipped;
 }
-
-#define ESPALIER_INSTANTIATE(P) template class Reference<P>;
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

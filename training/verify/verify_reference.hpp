@@ -14,12 +14,12 @@
 
 namespace espalier {
 
-/// What is kept of a step: weights and moments before it, its gradients, the weights after it.
+/// The arrays stored of a step: weights and moments before it, its gradients, the weights after it.
 enum class SnapshotArray { weights_before, exp_avg, exp_avg_sq, gradients, weights_after };
 inline constexpr std::array<const char*, 5> snapshot_array_names = {"weights_before", "exp_avg", "exp_avg_sq",
                                                                     "gradients", "weights_after"};
 
-/// All that one step of the reference did, each rank's part.
+/// One step of the reference, each rank's part.
 struct Snapshot {
   std::array<ShardedCopy, snapshot_array_names.size()> arrays;
   ShardedCopy& operator[](SnapshotArray array) { return arrays[static_cast<std::size_t>(array)]; }
@@ -31,11 +31,10 @@ struct Snapshot {
   nlohmann::json loss_scaler;
 };
 
-/// All of it but the arrays goes from rank 0 to the others. Collective.
+/// Broadcasts it from rank 0, but for the arrays. Collective.
 void share_numbers(Snapshot& snapshot, const Communicator& world);
 
-/// The reference: a trainer on the ranks that take part in it, nothing on the others.
-template <class P>
+/// The reference: a trainer on the ranks of its layout, nothing on the others.
 class Reference {
  public:
   Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world);
@@ -54,7 +53,7 @@ class Reference {
   bool takes_part_ = false;
   std::string text_;
   std::optional<ProcessMesh> mesh_;
-  std::unique_ptr<Trainer<P>> trainer_;
+  std::unique_ptr<Trainer> trainer_;
 };
 
 }  // namespace espalier

@@ -62,12 +62,12 @@ auto& layouts = *new Handles<cublasLtMatrixLayout_t, Layout>("layout");
 auto& descriptions = *new Handles<cublasLtMatmulDesc_t, Description>("description");
 auto& preferences = *new Handles<cublasLtMatmulPreference_t, Attributes>("preference");
 
-// What a product is described by.
-struct Product {
+// What a matmul is described by.
+struct Matmul {
   const Description& description;
   const Layout &a, &b, &c, &result;
-  Product(cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
-          cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle, const std::string& what)
+  Matmul(cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
+         cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle, const std::string& what)
       : description(descriptions.find(of, what)),
         a(layouts.find(a_handle, what)),
         b(layouts.find(b_handle, what)),
@@ -92,9 +92,9 @@ std::string text_of(const Layout& l) {
 
 bool has_second_matrix(std::uint64_t epilogue) { return (epilogue & 128) != 0; }
 
-// What is wrong with a product whatever its addresses are.
-std::string problem_of(const Product& product) {
-  const auto& [d, a, b, c, result] = product;
+// What is wrong with a matmul whatever its addresses are.
+std::string problem_of(const Matmul& matmul) {
+  const auto& [d, a, b, c, result] = matmul;
   const bool ta = d.get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N,
              tb = d.get(CUBLASLT_MATMUL_DESC_TRANSB) != CUBLAS_OP_N;
   const auto rows = ta ? a.cols : a.rows, inner = ta ? a.rows : a.cols;
@@ -123,13 +123,13 @@ std::string problem_of(const Product& product) {
   return stride >= rows && stride % 8 == 0 ? "" : "a second matrix of stride " + std::to_string(stride);
 }
 
-std::uint64_t hash_of(const Product& product) {
-  const Description& d = product.description;
+std::uint64_t hash_of(const Matmul& matmul) {
+  const Description& d = matmul.description;
   std::string text = std::to_string(d.compute);
   for (const int attribute : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_EPILOGUE,
                               CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD})
     text += " " + std::to_string(d.get(attribute));
-  for (const Layout* layout : {&product.a, &product.b, &product.c, &product.result})
+  for (const Layout* layout : {&matmul.a, &matmul.b, &matmul.c, &matmul.result})
     text += " " + text_of(*layout) + " " + std::to_string(layout->type);
   return std::hash<std::string>()(text);
 }
@@ -170,15 +170,15 @@ Algorithm read(const cublasLtMatmulAlgo_t& opaque) {
   return algorithm;
 }
 
-bool fits(const Algorithm& algorithm, const Product& product) {
-  return algorithm.magic == algorithm_magic && algorithm.problem == hash_of(product);
+bool fits(const Algorithm& algorithm, const Matmul& matmul) {
+  return algorithm.magic == algorithm_magic && algorithm.problem == hash_of(matmul);
 }
 
-// All that a product reads or writes.
-std::vector<Operand> operands_of(const Product& product, const Algorithm& algorithm, const void* a_data,
+// All that a matmul reads or writes.
+std::vector<Operand> operands_of(const Matmul& matmul, const Algorithm& algorithm, const void* a_data,
                                  const void* b_data, const void* c_data, void* result_data, void* workspace,
                                  std::size_t workspace_bytes) {
-  const auto& [d, a, b, c, result] = product;
+  const auto& [d, a, b, c, result] = matmul;
   const auto pointer = [&d = d](int attribute) { return reinterpret_cast<const void*>(d.get(attribute)); };
   const auto epilogue = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
   const std::uint64_t one = size_of(result.type);
@@ -207,7 +207,7 @@ std::vector<Operand> operands_of(const Product& product, const Algorithm& algori
 
 }  // namespace
 
-void tell_leaked_products() {
+void report_leaked_matmuls() {
   libraries.tell_leaked();
   layouts.tell_leaked();
   descriptions.tell_leaked();
@@ -284,16 +284,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library, cublasLt
   *number = 0;
   const cublasStatus_t status = cublas_call([&] {
     libraries.find(library, what);
-    const Product product(description, a, b, c, result, what);
+    const Matmul matmul(description, a, b, c, result, what);
     const Attributes& preference = preferences.find(preference_handle, what);
-    if (const std::string problem = problem_of(product); !problem.empty())
+    if (const std::string problem = problem_of(matmul); !problem.empty())
       refuse(cudaErrorInvalidValue, what + " for " + problem);
-    is_supported = product.a.type != CUDA_R_64F ||
-                   product.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE) <= CUBLASLT_EPILOGUE_DEFAULT;
+    is_supported = matmul.a.type != CUDA_R_64F ||
+                   matmul.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE) <= CUBLASLT_EPILOGUE_DEFAULT;
     if (!is_supported)
       return;
-    Algorithm algorithm{
-        algorithm_magic, hash_of(product), preference.get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), {}};
+    Algorithm algorithm{algorithm_magic, hash_of(matmul), preference.get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), {}};
     for (int i = 0; i < 4; ++i)
       algorithm.alignments[i] =
           static_cast<std::uint32_t>(preference.get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, 256));
@@ -318,8 +317,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t library, cublasLtMatmulD
     *checked = {};
     checked->algo = *chosen;
     checked->workspaceSize = algorithm.workspace_bytes;
-    checked->state = fits(algorithm, Product(description, a, b, c, result, what)) ? CUBLAS_STATUS_SUCCESS
-                                                                                  : CUBLAS_STATUS_NOT_SUPPORTED;
+    checked->state = fits(algorithm, Matmul(description, a, b, c, result, what)) ? CUBLAS_STATUS_SUCCESS
+                                                                                 : CUBLAS_STATUS_NOT_SUPPORTED;
   });
   return status == CUBLAS_STATUS_SUCCESS ? checked->state : status;
 }
@@ -332,17 +331,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t des
   const std::string what = "cublasLtMatmul";
   return cublas_call([&] {
     libraries.find(library, what);
-    const Product product(description, a, b, c, result, what);
+    const Matmul matmul(description, a, b, c, result, what);
     const Algorithm algorithm = read(*chosen);
-    if (!fits(algorithm, product) || workspace_bytes < algorithm.workspace_bytes)
-      refuse(cudaErrorInvalidValue, what + " with an algorithm that was proposed for another product");
-    const bool is_double = product.a.type == CUDA_R_64F;
+    if (!fits(algorithm, matmul) || workspace_bytes < algorithm.workspace_bytes)
+      refuse(cudaErrorInvalidValue, what + " with an algorithm that was proposed for another matmul");
+    const bool is_double = matmul.a.type == CUDA_R_64F;
     const bool reads_c = is_double ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
-    const std::vector<Operand> operands = operands_of(product, algorithm, a_data, b_data, reads_c ? c_data : nullptr,
+    const std::vector<Operand> operands = operands_of(matmul, algorithm, a_data, b_data, reads_c ? c_data : nullptr,
                                                       result_data, workspace, workspace_bytes);
     if (!are_on_device(operands, what))
       throw Refusal{cudaErrorInvalidValue};
-    const auto epilogue = product.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
+    const auto epilogue = matmul.description.get(CUBLASLT_MATMUL_DESC_EPILOGUE);
     const bool has_pass = has_second_matrix(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADB;
     const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
     enqueue(stream_of(stream, what), what, [operands, what, delay] {

@@ -94,7 +94,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int index) {
     p->sharedMemPerBlock = shared_without_asking;
     p->sharedMemPerMultiprocessor = 228 * 1024;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-    p->maxThreadsPerBlock = most_threads;
+    p->maxThreadsPerBlock = max_threads;
     p->maxThreadsPerMultiProcessor = 2048;
     p->maxBlocksPerMultiProcessor = 32;
     std::copy_n(std::begin({1024, 1024, 64}), 3, p->maxThreadsDim);

@@ -9,7 +9,7 @@ namespace fake_cuda {
 
 /// Documented limits of the GPU that is played, an H200.
 constexpr std::size_t total_memory = 150'100'000'000;
-constexpr unsigned most_threads = 1024;
+constexpr unsigned max_threads = 1024;
 constexpr std::size_t shared_without_asking = 48 * 1024;
 constexpr std::size_t shared_at_most = 227 * 1024;
 

@@ -79,7 +79,7 @@ std::map<std::string, KernelHeader> headers_in(std::string_view text) {
     for (std::size_t i = head.find(parameter); i < head.size(); i = head.find(parameter, i + 1))
       header.parameter_bytes.push_back(bytes_of(head.substr(i, head.find_first_of(",)", i) - i)));
     if (const std::size_t i = head.find(threads); i != std::string_view::npos)
-      header.most_threads = static_cast<unsigned>(number_at(head.substr(i + threads.size())));
+      header.max_threads = static_cast<unsigned>(number_at(head.substr(i + threads.size())));
   }
   return headers;
 }

@@ -14,7 +14,7 @@ bool has_code_for(const void* binary, int capability);
 /// What the PTX of a kernel says of its launches.
 struct KernelHeader {
   std::vector<std::size_t> parameter_bytes;
-  unsigned most_threads = 1024;  ///< of a block
+  unsigned max_threads = 1024;  ///< of a block
 };
 
 /// By its mangled name; null where the binary has no PTX, or compressed PTX (nvcc --no-compress leaves it readable).

@@ -62,8 +62,8 @@ std::string problem_of(const Configuration& c, const Kernel& kernel, const Kerne
   if (std::min({grid.x, grid.y, grid.z}) == 0 || grid.x > 2147483647 || grid.y > 65535 || grid.z > 65535)
     return "a grid of " + text_of(grid);
   const std::uint64_t threads = static_cast<std::uint64_t>(block.x) * block.y * block.z;
-  if (threads == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 || threads > header.most_threads)
-    return "a block of " + text_of(block) + ", compiled for " + std::to_string(header.most_threads) + " threads";
+  if (threads == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 || threads > header.max_threads)
+    return "a block of " + text_of(block) + ", compiled for " + std::to_string(header.max_threads) + " threads";
   if (shared > static_cast<std::size_t>(kernel.shared_bytes))
     return std::to_string(shared) + " bytes of shared memory, of " + std::to_string(kernel.shared_bytes) + " allowed";
   return {};
@@ -165,7 +165,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     if (!has_code_for(kernel.binary, compute_capability()))
       throw Refusal{cudaErrorNoKernelImageForDevice};
     *attributes = {};
-    attributes->maxThreadsPerBlock = static_cast<int>(header_of(kernel).most_threads);
+    attributes->maxThreadsPerBlock = static_cast<int>(header_of(kernel).max_threads);
     attributes->numRegs = 32;
     attributes->maxDynamicSharedSizeBytes = kernel.shared_bytes;
     attributes->binaryVersion = attributes->ptxVersion = compute_capability();

@@ -19,7 +19,7 @@ namespace fake_cuda {
 namespace {
 
 constexpr int exit_code = 97;
-constexpr int most_lines = 50;
+constexpr int max_lines = 50;
 int num_misuses = 0;
 
 using Counts = std::map<std::string, std::uint64_t>;
@@ -73,7 +73,7 @@ void write_report(const char* path) {
   if (was_used()) {
     tell_leaked_graphs();
     tell_leaked_streams();
-    tell_leaked_products();
+    report_leaked_matmuls();
     tell_leaked_communicators();
     tell_leaked_cudnn();
     tell_leaked_memory();
@@ -90,7 +90,7 @@ void write_report(const char* path) {
 }  // namespace
 
 void misuse(const std::string& text) {
-  if (++num_misuses <= most_lines)
+  if (++num_misuses <= max_lines)
     std::fprintf(stderr, "fake CUDA: %s\n", text.c_str());
 }
 

@@ -44,7 +44,7 @@ void note_launch(const std::string& kernel);
 void tell_leaked_memory();
 void tell_leaked_streams();
 void tell_leaked_graphs();
-void tell_leaked_products();
+void report_leaked_matmuls();
 void tell_leaked_communicators();
 void tell_leaked_cudnn();
 

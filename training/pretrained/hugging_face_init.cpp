@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/pretrained/hugging_face_start.hpp"
+#include "training/pretrained/hugging_face_init.hpp"
 
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ ModelConfig in_one_way(ModelConfig model) {
   return model;
 }
 
-// Numbers of 16 bits may overflow where the file does not: the first step tells.
+// Numbers of 16 bits may overflow where the file does not: the first step reports it.
 void read_box(const HuggingFaceWeights& weights, const WantedBox& box) {
   const std::string name = box.name.substr(box.name.find('/') + 1);
   const HuggingFaceParameter& parameter = weights.parameter(name);
@@ -67,10 +67,11 @@ void require_same_model(const HuggingFaceWeights& weights, const RunConfig& conf
     if (ours[i] != theirs[i])
       differences += fmt::format("\n  {}, and config.json says {}", ours[i], theirs[i].substr(theirs[i].find('=') + 1));
   if (!differences.empty())
-    throw Error(ExitCode::usage, {.what = "the config describes another model than config.json:" + differences,
-                                  .where = weights.directory().string(),
-                                  .todo = "correct these keys, or leave out [model] and [rotary]: then config.json "
-                                          "describes the model"});
+    throw Error(
+        ExitCode::usage,
+        {.what = "the config and config.json describe different models:" + differences,
+         .where = weights.directory().string(),
+         .todo = "correct these keys; or leave out [model] and [rotary], then config.json describes the model"});
 }
 
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
@@ -88,15 +89,14 @@ std::vector<std::string> settings_from_hugging_face(const Path& directory, const
   return settings;
 }
 
-template <class P>
 void load_hugging_face_weights(const Path& directory, const RunConfig& config, const Communicator& world,
-                               const Trainer<P>& trainer) {
+                               const Trainer& trainer) {
   attempt_together(world, ExitCode::data, [&] {
     const HuggingFaceWeights weights(directory);
     require_same_model(weights, config);
     if (world.rank() == 0)
       weights.require_tied_head();
-    load_weights<P>(
+    load_weights(
         [&](std::span<const WantedBox> boxes) {
           for (const WantedBox& box : boxes)
             read_box(weights, box);
@@ -104,10 +104,5 @@ void load_hugging_face_weights(const Path& directory, const RunConfig& config, c
         trainer);
   });
 }
-
-#define ESPALIER_INSTANTIATE(P) \
-  template void load_hugging_face_weights<P>(const Path&, const RunConfig&, const Communicator&, const Trainer<P>&);
-ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

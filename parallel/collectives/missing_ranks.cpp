@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/collectives/roll_call.hpp"
+#include "parallel/collectives/missing_ranks.hpp"
 
 #include <mpi.h>
 
@@ -15,43 +15,46 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto window = 1500ms;  // who waits answers about every second
 
-struct Word {
+struct BegunCount {
   std::uint64_t begun = 0;  // collectives of the communicator
   bool is_question = false;
 };
 
 // MPI's return codes are not looked at here: the job ends, and what can be said is said.
-void tell(const CommunicatorState& communicator, int peer, bool is_question) {
-  auto* const word = new Word{communicator.num_collectives, is_question};  // never completed: it goes out at once
+void send_count(const CommunicatorState& communicator, int peer, bool is_question) {
+  auto* const count =
+      new BegunCount{communicator.num_collectives, is_question};  // never completed: it goes out at once
   MPI_Request request;
-  MPI_Isend(word, sizeof *word, MPI_BYTE, peer, tags::roll_call, communicator.handle, &request);
+  MPI_Isend(count, sizeof *count, MPI_BYTE, peer, tags::missing_ranks, communicator.handle, &request);
 }
 
 /// Keeps what has come, and answers it.
-void hear(CommunicatorState& communicator) {
+void receive_counts(CommunicatorState& communicator) {
   communicator.begun.resize(static_cast<std::size_t>(communicator.size));
   for (;;) {
     int found = 0;
     MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, tags::roll_call, communicator.handle, &found, &status) != MPI_SUCCESS || found == 0)
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tags::missing_ranks, communicator.handle, &found, &status) != MPI_SUCCESS ||
+        found == 0)
       return;
-    Word word;
-    MPI_Recv(&word, sizeof word, MPI_BYTE, status.MPI_SOURCE, tags::roll_call, communicator.handle, MPI_STATUS_IGNORE);
-    communicator.begun[static_cast<std::size_t>(status.MPI_SOURCE)] = word.begun;
-    if (word.is_question)
-      tell(communicator, status.MPI_SOURCE, false);
+    BegunCount count;
+    MPI_Recv(&count, sizeof count, MPI_BYTE, status.MPI_SOURCE, tags::missing_ranks, communicator.handle,
+             MPI_STATUS_IGNORE);
+    communicator.begun[static_cast<std::size_t>(status.MPI_SOURCE)] = count.begun;
+    if (count.is_question)
+      send_count(communicator, status.MPI_SOURCE, false);
   }
 }
 
 }  // namespace
 
-std::vector<int> call_roll(CommunicatorState& communicator, std::uint64_t collective) {
+std::vector<int> find_missing_ranks(CommunicatorState& communicator, std::uint64_t collective) {
   for (int peer = 0; peer < communicator.size; ++peer)
     if (peer != communicator.rank)
-      tell(communicator, peer, true);
+      send_count(communicator, peer, true);
   const auto start = std::chrono::steady_clock::now();
   for (; std::chrono::steady_clock::now() - start < window; std::this_thread::sleep_for(1ms))
-    hear(communicator);
+    receive_counts(communicator);
   std::vector<int> missing;
   for (int rank = 0; rank < communicator.size; ++rank)
     if (rank != communicator.rank && communicator.begun[static_cast<std::size_t>(rank)] < collective)
@@ -59,6 +62,6 @@ std::vector<int> call_roll(CommunicatorState& communicator, std::uint64_t collec
   return missing;
 }
 
-void answer_roll_call(CommunicatorState& communicator) { hear(communicator); }
+void answer_missing_ranks(CommunicatorState& communicator) { receive_counts(communicator); }
 
 }  // namespace espalier::impl

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/matmul_cublaslt_product.hpp"
+#include "core/ops/matmul_cublaslt_gemm.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 namespace espalier::impl {
 namespace {
 
-std::string to_text(const ProductShape& s) {
+std::string to_text(const CublasltShape& s) {
   const auto is_yes = [](Transpose transpose) { return transpose == Transpose::yes ? "yes" : "no"; };
   return fmt::format(
       "{}{} ({}, {}) x ({}, {}) {} {}, transposed {}, {}, strides {}, {}, {}, epilogue {}, aligned to {}, {}, {}, {}, "
@@ -35,7 +35,7 @@ cudaDataType_t cuda_type(ScalarType type) {
   return CUDA_R_32F;
 }
 
-cublasComputeType_t compute_type(const ProductShape& shape) {
+cublasComputeType_t compute_type(const CublasltShape& shape) {
   if (shape.type == ScalarType::fp64)
     return CUBLAS_COMPUTE_64F;
   return shape.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -91,11 +91,11 @@ float time_ms(cudaStream_t stream, const std::string& what, const std::function<
 
 bool is_faster(float ms, float other_ms) {
   constexpr float margin = 0.97F;
-  constexpr float least_gain_ms = 0.002F;  // what short work varies by
-  return ms < std::min(margin * other_ms, other_ms - least_gain_ms);
+  constexpr float min_gain_ms = 0.002F;  // what short work varies by
+  return ms < std::min(margin * other_ms, other_ms - min_gain_ms);
 }
 
-void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape) {
+void check_cublaslt(cublasStatus_t status, const char* call, const CublasltShape& shape) {
   if (status == CUBLAS_STATUS_SUCCESS)
     return;
   throw Error(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::memory : ExitCode::defect,
@@ -108,13 +108,13 @@ void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape&
 
 // What cuBLASLt proposes, the best first as it guesses. An array: nvcc 13.0 breaks off at a vector or an optional of
 // types that, like these of C, have no name but a typedef.
-struct CublasltProduct::Proposals {
+struct CublasltMatmul::Proposals {
   static constexpr int most = 8;
   std::array<cublasLtMatmulHeuristicResult_t, most> results{};
   int count = 0;
 };
 
-CublasltProduct::Layout CublasltProduct::layout_of(ScalarType type, Index rows, Index cols, Index stride) const {
+CublasltMatmul::Layout CublasltMatmul::layout_of(ScalarType type, Index rows, Index cols, Index stride) const {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublaslt(cublasLtMatrixLayoutCreate(&layout, cuda_type(type), static_cast<std::uint64_t>(rows),
                                             static_cast<std::uint64_t>(cols), stride),
@@ -122,7 +122,7 @@ CublasltProduct::Layout CublasltProduct::layout_of(ScalarType type, Index rows, 
   return Layout(layout);
 }
 
-CublasltProduct::CublasltProduct(const ProductShape& shape)
+CublasltMatmul::CublasltMatmul(const CublasltShape& shape)
     : shape_(shape),
       left_(shape.tb == Transpose::no ? layout_of(shape.type, shape.cols, shape.inner, shape.b_stride)
                                       : layout_of(shape.type, shape.inner, shape.cols, shape.b_stride)),
@@ -142,7 +142,7 @@ CublasltProduct::CublasltProduct(const ProductShape& shape)
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{cuda_type(shape.result)});
 }
 
-void CublasltProduct::choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
+void CublasltMatmul::choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
   const Proposals found = proposals(handle, operands);
   if (found.count == 0)
     return;
@@ -152,16 +152,16 @@ void CublasltProduct::choose(cublasLtHandle_t handle, const Operands& operands, 
     choose_fastest(handle, found, operands, workspace, stream);
 }
 
-std::string CublasltProduct::text() const { return to_text(shape_); }
+std::string CublasltMatmul::text() const { return to_text(shape_); }
 
-std::string CublasltProduct::choice() const {
+std::string CublasltMatmul::choice() const {
   std::array<unsigned char, sizeof(algorithm_)> bytes{};
   std::memcpy(bytes.data(), &algorithm_, sizeof(algorithm_));
   return has_algorithm_ ? fmt::format("{:02x}", fmt::join(bytes, "")) : "";
 }
 
 // cuBLASLt promises that the same version of it takes the bytes of an algorithm again.
-bool CublasltProduct::take_choice(cublasLtHandle_t handle, const std::string& choice, const Operands& operands) {
+bool CublasltMatmul::take_choice(cublasLtHandle_t handle, const std::string& choice, const Operands& operands) {
   if (choice.empty()) {
     has_algorithm_ = false;
     return true;
@@ -187,24 +187,24 @@ bool CublasltProduct::take_choice(cublasLtHandle_t handle, const std::string& ch
   return true;
 }
 
-void CublasltProduct::run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
+void CublasltMatmul::run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
   check_cublaslt(run_with(algorithm_, handle, operands, workspace, stream), "cublasLtMatmul", shape_);
 }
 
 template <class Value>
-void CublasltProduct::set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+void CublasltMatmul::set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
   check_cublaslt(cublasLtMatmulDescSetAttribute(description_.get(), attribute, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute", shape_);
 }
 
-void CublasltProduct::point_to(const Operands& operands) {
+void CublasltMatmul::point_to(const Operands& operands) {
   if (operands.bias != nullptr)
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (operands.before_gelu != nullptr)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before_gelu);
 }
 
-CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, const Operands& operands) {
+CublasltMatmul::Proposals CublasltMatmul::proposals(cublasLtHandle_t handle, const Operands& operands) {
   cublasLtMatmulPreference_t created = nullptr;
   check_cublaslt(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate", shape_);
   const Preference preference(created);
@@ -213,7 +213,7 @@ CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, c
                    "cublasLtMatmulPreferenceSetAttribute", shape_);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{usable_workspace});
-  // Parts of a product are added in fp32, not in the type of the result. Kernels for 16 bits may round the product
+  // Parts of a matmul are added in fp32, not in the type of the result. Kernels for 16 bits may round the matmul
   // before they add C or a bias, as some do on Hopper: no preference forbids it.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape_.b_alignment);
@@ -237,8 +237,8 @@ CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, c
 
 // Its first proposal, unless another is faster: so the choice, on which bits depend, is the same in nearly all runs.
 // What would be added to more than once goes to spare memory meanwhile.
-void CublasltProduct::choose_fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands,
-                                     void* workspace, cudaStream_t stream) {
+void CublasltMatmul::choose_fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands, void* workspace,
+                                    cudaStream_t stream) {
   void* spare = nullptr;
   if (shape_.has_addend) {
     const auto bytes = static_cast<std::size_t>(shape_.rows * shape_.c_stride) * size_of(shape_.result);
@@ -261,8 +261,8 @@ void CublasltProduct::choose_fastest(cublasLtHandle_t handle, const Proposals& f
   }
 }
 
-cublasStatus_t CublasltProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle,
-                                         const Operands& operands, void* workspace, cudaStream_t stream) {
+cublasStatus_t CublasltMatmul::run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle,
+                                        const Operands& operands, void* workspace, cudaStream_t stream) {
   point_to(operands);
   return cublasLtMatmul(handle, description_.get(), operands.alpha, operands.b, left_.get(), operands.a, right_.get(),
                         operands.beta, operands.addend, result_.get(), operands.c, result_.get(), &algorithm, workspace,

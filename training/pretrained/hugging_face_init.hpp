@@ -8,7 +8,7 @@
 #include "training/pretrained/hugging_face_weights.hpp"
 #include "training/step/trainer.hpp"
 
-// A run that starts from the weights of a Hugging Face directory, `train --init-from DIRECTORY`, without an import.
+// `train --init-from DIRECTORY` with a Hugging Face directory: a run takes its weights without an import.
 
 namespace espalier {
 
@@ -23,10 +23,9 @@ std::vector<std::string> settings_from_hugging_face(const Path& directory, const
 /// free. @throws Error (usage) that lists the keys that differ
 void require_same_model(const HuggingFaceWeights& weights, const RunConfig& config);
 
-/// Fills the weights that this rank holds, and the masters; other parts of the files are not read. Collective.
+/// Fills the weights that this rank holds, and the master weights; other parts of the files are not read. Collective.
 /// @throws Error (data) for weights that cannot be used, (usage) when [model] describes another model
-template <class P>
 void load_hugging_face_weights(const Path& directory, const RunConfig& config, const Communicator& world,
-                               const Trainer<P>& trainer);
+                               const Trainer& trainer);
 
 }  // namespace espalier

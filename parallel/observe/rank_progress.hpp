@@ -14,9 +14,9 @@
 
 namespace espalier {
 
-/// Where a rank is: what it does, or what it waits for and for whom. Of fixed size and plain memory, so that it can
-/// lie in a mapped file and be read while the rank runs, and after it was killed.
-struct Position {
+/// Where a rank is: what it does, or what it waits for and for whom. It has a fixed size and no pointers, so that it
+/// can lie in a mapped file, and be read while the rank runs and after it was killed.
+struct RankProgress {
   static constexpr std::uint32_t magic_number = 0x50505345;  // "ESPP"
   static constexpr std::uint32_t current_version = 3;
   static constexpr int max_peers = 8;
@@ -36,7 +36,7 @@ struct Position {
   std::int32_t chunk = -1;
   std::int32_t microbatch = -1;
   std::int32_t waiting = 0;
-  std::int32_t finished = 0;   ///< signed off: leaving now is right
+  std::int32_t finished = 0;   ///< this rank may exit
   std::int32_t num_peers = 0;  ///< waited for; may be more than are kept
   std::array<std::int32_t, max_peers> peers{};
   std::uint64_t sequence = 0;  ///< messages sent so far on the communicator waited on
@@ -49,17 +49,17 @@ struct Position {
   Collectives waited_for;  ///< the library's collective, by its number on the communicator; names no peers
   std::array<Collectives, 32> collectives{};  ///< of the communicators that this rank is in: how many have begun
 };
-static_assert(sizeof(Position) <= 1024 && std::is_trivially_copyable_v<Position>);
+static_assert(sizeof(RankProgress) <= 1024 && std::is_trivially_copyable_v<RankProgress>);
 
-/// Writes the position of this rank. No allocation, a fraction of a microsecond each; from any thread.
-class PositionWriter : public StepObserver {
+/// Writes the progress of this rank. No allocation, a fraction of a microsecond each; from any thread.
+class ProgressWriter : public StepObserver {
  public:
-  PositionWriter() = default;
-  PositionWriter(const PositionWriter& other) : StepObserver(other) { *this = other; }
-  PositionWriter& operator=(const PositionWriter& other);
+  ProgressWriter() = default;
+  ProgressWriter(const ProgressWriter& other) : StepObserver(other) { *this = other; }
+  ProgressWriter& operator=(const ProgressWriter& other);
 
-  /// Goes on at `place` (nullptr: in memory of its own), with what is known so far.
-  void keep_in(Position* place);
+  /// Continues at `place` (nullptr: in memory of its own), with what is known so far.
+  void keep_in(RankProgress* place);
 
   void set_rank(int rank, int world_size);  ///< also host and process
   void step_begins(std::int64_t step) override;
@@ -78,30 +78,30 @@ class PositionWriter : public StepObserver {
   void leave_stream_wait();
   void show_life();  ///< this process runs
 
-  void sign_off();  ///< this rank has done all it had to do
+  void mark_finished();  ///< this rank has done all it had to do
 
   /// What was written last.
-  const Position& current() const { return *place_; }
+  const RankProgress& current() const { return *place_; }
 
  private:
   template <class F>
   void write(const F& change);
-  void show_wait(Position& position) const;
+  void show_wait(RankProgress& progress) const;
 
   std::mutex mutex_;
-  Position own_;
-  Position* place_ = &own_;
+  RankProgress own_;
+  RankProgress* place_ = &own_;
   bool host_waits_ = false;
   bool stream_waits_ = false;
-  Position stream_wait_;  // of it what tells of the wait
+  RankProgress stream_wait_;  // only its fields about the wait
 };
 
-/// A copy of a position that another process may be writing. If that process died while it wrote, what there is.
-Position read_position(const Position& shared);
+/// A copy of what another process may be writing. If that process died while it wrote, what there is.
+RankProgress read_progress(const RankProgress& shared);
 
-/// Who is where: one line a rank, and a last one with the likely culprit: a rank that others wait for, directly or
-/// along a chain, and that does not wait itself, or says so but has given no sign of life for seconds: stopped.
+/// One line for each rank: where it is. A last line names the likely culprit: a rank that others wait for, directly or
+/// along a chain, and that does not wait itself or has given no sign of life for seconds.
 /// @param now seconds of the system clock; 0: the time of the last sign of life of any rank.
-std::string positions_report(std::span<const Position> positions, double now = 0);
+std::string progress_report(std::span<const RankProgress> ranks, double now = 0);
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/step/kept_kernels.hpp"
+#include "training/step/matmul_choices.hpp"
 
 #include <fmt/format.h>
 
@@ -26,11 +26,11 @@ json& group_made_with(json& groups, const std::string& made_with) {
   return groups.back();
 }
 
-// Of the kernels that ranks had for a product that of ours.
-std::string kernel_of_rank(const json& kernels, const std::string& product, int rank) {
-  const json& ranks_by_kernel = object_field(kernels, product.c_str());
+// Of the kernels that ranks had for a matmul that of ours.
+std::string kernel_of_rank(const json& kernels, const std::string& gemm, int rank) {
+  const json& ranks_by_kernel = object_field(kernels, gemm.c_str());
   if (ranks_by_kernel.empty())
-    refuse_field(product.c_str(), ranks_by_kernel, "a kernel");
+    refuse_field(gemm.c_str(), ranks_by_kernel, "a kernel");
   std::string ours = ranks_by_kernel.items().begin().key();
   for (const auto& [kernel, unread] : ranks_by_kernel.items()) {
     const auto ranks = values_field<int>(ranks_by_kernel, kernel.c_str(), IntegerRange{.min = 0});
@@ -42,24 +42,24 @@ std::string kernel_of_rank(const json& kernels, const std::string& product, int 
 
 }  // namespace
 
-json stored_choices(const std::vector<MatmulChoices>& by_rank) {
+json choices_to_json(const std::vector<MatmulChoices>& by_rank) {
   json groups = json::array();
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     json& group = group_made_with(groups, by_rank[rank].made_with);
-    for (const auto& [product, kernel] : by_rank[rank].kernels)
-      group["kernels"][product][kernel].push_back(rank);
+    for (const auto& [gemm, kernel] : by_rank[rank].kernels)
+      group["kernels"][gemm][kernel].push_back(rank);
   }
   return groups;
 }
 
-std::map<std::string, std::string> kept_kernels(const json& stored, const std::string& made_with, int rank) {
+std::map<std::string, std::string> kernels_for_rank(const json& stored, const std::string& made_with, int rank) {
   std::map<std::string, std::string> kernels;
   for (const json& group : stored) {
     const bool is_ours = field<std::string>(group, "made_with") == made_with;
     const json& of_group = object_field(group, "kernels");
-    for (const auto& [product, unread] : of_group.items())
-      if (const std::string kernel = kernel_of_rank(of_group, product, rank); is_ours)
-        kernels.emplace(product, kernel);
+    for (const auto& [gemm, unread] : of_group.items())
+      if (const std::string kernel = kernel_of_rank(of_group, gemm, rank); is_ours)
+        kernels.emplace(gemm, kernel);
   }
   return kernels;
 }
@@ -74,23 +74,22 @@ json gather_matmul_choices(const Communicator& world) {
     const json choices = parse_json(text);
     by_rank.push_back({.made_with = choices.at("made_with"), .kernels = choices.at("kernels")});
   }
-  return stored_choices(by_rank);
+  return choices_to_json(by_rank);
 }
 
-void keep_matmul_choices(const CheckpointReader& checkpoint, int rank,
-                         const std::function<void(const std::string&)>& note) {
+void restore_matmul_choices(const CheckpointReader& checkpoint, int rank,
+                            const std::function<void(const std::string&)>& note) {
   const json stored = checkpoint.state().value("matmul_kernels", json::array());
   const std::string made_with = matmul_choices().made_with;
   if (stored.empty() || made_with.empty())
     return;
-  const auto kernels = kept_kernels(stored, made_with, rank);
+  const auto kernels = kernels_for_rank(stored, made_with, rank);
   if (!kernels.empty())
     prefer_matmul_choices({.made_with = made_with, .kernels = kernels});
   else
-    note(
-        fmt::format("the matmul kernels were chosen with {}, here they are chosen again, with {}: "
-                    "results may differ in rounding",
-                    field<std::string>(stored.front(), "made_with"), made_with));
+    note(fmt::format(
+        "the matmul kernels were chosen with {} and are chosen again here, with {}: results may differ by rounding",
+        field<std::string>(stored.front(), "made_with"), made_with));
 }
 
 }  // namespace espalier

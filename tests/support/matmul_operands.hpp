@@ -10,10 +10,10 @@
 
 namespace espalier::test {
 
-/// Values that a product of T takes as they are: TF32, where it is chosen, leaves fp32 the 11 significant bits of fp16.
-/// So what a product gives differs from plain loops by its sums alone.
+/// Values that a matmul of T takes as they are: TF32, where it is chosen, leaves fp32 the 11 significant bits of fp16.
+/// So what a matmul gives differs from plain loops by its sums alone.
 template <class T>
-Values product_operands(Values values) {
+Values matmul_operands(Values values) {
   values = rounded<T>(std::move(values));
   if (matmul_library() != MatmulLibrary::cublaslt_tf32 || !std::is_same_v<T, float>)
     return values;
@@ -25,10 +25,10 @@ Values product_operands(Values values) {
   return values;
 }
 
-/// Of a product with an addend or a bias: kernels of cuBLASLt for 16 bits may round the product before they add.
+/// Of a matmul with an addend or a bias: kernels of cuBLASLt for 16 bits may round the matmul before they add.
 template <class T>
 double tolerance_of_sum(MatmulLibrary library) {
-  return is_cublaslt(library) && has_masters<T> ? 4 * tolerance<T> : tolerance<T>;
+  return is_cublaslt(library) && has_master_weights<T> ? 4 * tolerance<T> : tolerance<T>;
 }
 
 }  // namespace espalier::test

@@ -10,12 +10,12 @@
 
 namespace espalier {
 
-/// Refuses a job whose ranks were started with unlike configs or programs, which would train nonsense or hang.
+/// Refuses a job whose ranks were launched with unlike configs or programs, which would train nonsense or hang.
 /// Collective; meant to come before anything is allocated. `resolved_config` is whatever text must be the same on all
 /// ranks, one setting a line.
 /// @throws Error (usage) on every rank, naming the ranks that differ from rank 0 and the first line that does.
-void require_same_start(const Communicator& world, const std::string& resolved_config,
-                        const std::string& program = executable_hash());
+void require_same_launch(const Communicator& world, const std::string& resolved_config,
+                         const std::string& program = executable_hash());
 
 /// Ranks whose text is not that of rank 0, on all ranks. Collective.
 std::vector<int> different_ranks(const Communicator& world, const std::string& text);

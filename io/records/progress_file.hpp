@@ -14,14 +14,14 @@ namespace espalier {
 
 /// RUN/state/rank-00003.position: a few bytes that a rank keeps current by writing to memory, and that outlive it,
 /// however it ends: the page belongs to the operating system. Until the machine itself fails, no sync is needed.
-class PositionFile {
+class ProgressFile {
  public:
   /// Creates the file, of `size` bytes that start as zeros, in place of an older one; what already maps or reads the
   /// older one keeps it. The directory must exist. Throws Error(write).
-  PositionFile(const Path& directory, int rank, std::size_t size);
-  PositionFile(PositionFile&& other) noexcept;
-  PositionFile& operator=(PositionFile&&) = delete;
-  ~PositionFile();  ///< the file stays: only remove() says that all went well
+  ProgressFile(const Path& directory, int rank, std::size_t size);
+  ProgressFile(ProgressFile&& other) noexcept;
+  ProgressFile& operator=(ProgressFile&&) = delete;
+  ~ProgressFile();  ///< the file stays: only remove() says that all went well
 
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -30,7 +30,7 @@ class PositionFile {
   template <class T>
   T& as() const {
     static_assert(std::is_trivially_copyable_v<T>, "another process reads the bytes");
-    ESPALIER_ASSERT(sizeof(T) == size_, "espalier::PositionFile::as: a type of another size");
+    ESPALIER_ASSERT(sizeof(T) == size_, "espalier::ProgressFile::as: a type of another size");
     return *static_cast<T*>(data_);
   }
 
@@ -48,11 +48,11 @@ class PositionFile {
 };
 
 /// What a rank left.
-struct StoredPosition {
+struct StoredProgress {
   int rank = 0;
   std::string bytes;
 
-  /// As an object of the type that was written; none if the size tells that it was another.
+  /// As an object of the type that was written; none if it has another size.
   template <class T>
   std::optional<T> as() const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -64,10 +64,10 @@ struct StoredPosition {
   }
 };
 
-/// All positions in the directory, by rank. Links, torn files and files of another kind are left out.
-std::vector<StoredPosition> read_positions(const Path& directory);
+/// All progress files of the directory, by rank. Links, torn files and files of another kind are left out.
+std::vector<StoredProgress> read_progress_files(const Path& directory);
 
-/// Removes what read_positions() finds, so that an older, larger job leaves nothing to a new one.
-void remove_positions(const Path& directory);
+/// Removes what read_progress_files() finds, so that an older, larger job leaves nothing to a new one.
+void remove_progress_files(const Path& directory);
 
 }  // namespace espalier

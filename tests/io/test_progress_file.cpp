@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "io/records/position_file.hpp"
+#include "io/records/progress_file.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -15,50 +15,50 @@ struct Place {
   std::int32_t sequence = 0;
 };
 
-TEST(PositionFile, survives_a_killed_process) {
+TEST(ProgressFile, survives_a_killed_process) {
   const TemporaryDirectory directory;
   WaitingProcess child([&] {
-    auto file = std::make_unique<PositionFile>(directory.path(), 3, sizeof(Place));
+    auto file = std::make_unique<ProgressFile>(directory.path(), 3, sizeof(Place));
     Place& place = file->as<Place>();
     for (int step = 1; step <= 1000; ++step)
       place = {step, step + 1, step + 2};
     return file;
   });
   child.kill();
-  const std::vector<StoredPosition> positions = read_positions(directory.path());
-  ASSERT_EQ(positions.size(), 1u);
-  EXPECT_EQ(positions[0].rank, 3);
-  const std::optional<Place> place = positions[0].as<Place>();
+  const std::vector<StoredProgress> stored = read_progress_files(directory.path());
+  ASSERT_EQ(stored.size(), 1u);
+  EXPECT_EQ(stored[0].rank, 3);
+  const std::optional<Place> place = stored[0].as<Place>();
   ASSERT_TRUE(place);
   EXPECT_EQ(place->step, 1000);
   EXPECT_EQ(place->peer, 1001);
   EXPECT_EQ(place->sequence, 1002);
-  EXPECT_FALSE(positions[0].as<int>()) << "another size is another type";
+  EXPECT_FALSE(stored[0].as<int>()) << "another size is another type";
 }
 
-TEST(PositionFile, is_replaced_and_removed) {
+TEST(ProgressFile, is_replaced_and_removed) {
   const TemporaryDirectory directory;
-  const PositionFile old(directory.path(), 0, sizeof(Place));
+  const ProgressFile old(directory.path(), 0, sizeof(Place));
   old.as<Place>().step = 1;
-  PositionFile file(directory.path(), 0, sizeof(Place));
+  ProgressFile file(directory.path(), 0, sizeof(Place));
   EXPECT_EQ(file.as<Place>().step, 0) << "starts as zeros";
   file.as<Place>().step = 2;
   old.as<Place>().step = 3;  // no longer anybody's
-  EXPECT_EQ(read_positions(directory.path()).at(0).as<Place>()->step, 2);
+  EXPECT_EQ(read_progress_files(directory.path()).at(0).as<Place>()->step, 2);
   file.sync();
   EXPECT_THROW(file.as<int>(), std::logic_error);
-  PositionFile moved(std::move(file));
+  ProgressFile moved(std::move(file));
   moved.as<Place>().step = 4;
-  EXPECT_EQ(read_positions(directory.path()).at(0).as<Place>()->step, 4);
+  EXPECT_EQ(read_progress_files(directory.path()).at(0).as<Place>()->step, 4);
   moved.remove();
-  EXPECT_TRUE(read_positions(directory.path()).empty());
+  EXPECT_TRUE(read_progress_files(directory.path()).empty());
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-TEST(PositionFile, reading_sorts_by_rank_and_passes_over_rubbish) {
+TEST(ProgressFile, reading_sorts_by_rank_and_passes_over_rubbish) {
   const TemporaryDirectory directory;
   for (const int rank : {100000, 2, 11, 0})
-    PositionFile(directory.path(), rank, sizeof(Place)).as<Place>().step = rank;
+    ProgressFile(directory.path(), rank, sizeof(Place)).as<Place>().step = rank;
   const std::string good = read_bytes(directory / "rank-00002.position");
   write_bytes(directory / "rank-00003.position", good);  // another rank's
   write_bytes(directory / "rank-00004.position", good.substr(0, good.size() - 1));
@@ -72,23 +72,23 @@ TEST(PositionFile, reading_sorts_by_rank_and_passes_over_rubbish) {
   std::filesystem::create_symlink(directory / "rank-00002.position", directory / "rank-00009.position");
   std::filesystem::create_directory(directory / "rank-00010.position");
   std::vector<int> ranks;
-  for (const StoredPosition& position : read_positions(directory.path())) {
-    ranks.push_back(position.rank);
-    EXPECT_EQ(position.as<Place>()->step, position.rank);
+  for (const StoredProgress& progress : read_progress_files(directory.path())) {
+    ranks.push_back(progress.rank);
+    EXPECT_EQ(progress.as<Place>()->step, progress.rank);
   }
   EXPECT_EQ(ranks, (std::vector<int>{0, 2, 11, 100000}));
-  remove_positions(directory.path());
-  EXPECT_TRUE(read_positions(directory.path()).empty());
+  remove_progress_files(directory.path());
+  EXPECT_TRUE(read_progress_files(directory.path()).empty());
   EXPECT_TRUE(std::filesystem::exists(directory / "x")) << "what is not ours stays";
-  EXPECT_TRUE(read_positions(directory / "none").empty());
+  EXPECT_TRUE(read_progress_files(directory / "none").empty());
 }
 
-TEST(PositionFile, a_place_that_cannot_be_written_is_an_error) {
+TEST(ProgressFile, a_place_that_cannot_be_written_is_an_error) {
   const TemporaryDirectory directory;
   expect_error(ExitCode::write, {"none/rank-00000.position"},
-               [&] { PositionFile(directory / "none", 0, sizeof(Place)); });
+               [&] { ProgressFile(directory / "none", 0, sizeof(Place)); });
   std::filesystem::create_symlink(directory / "elsewhere", directory / "rank-00001.position");
-  const PositionFile file(directory.path(), 1, sizeof(Place));  // replaces the link, never follows it
+  const ProgressFile file(directory.path(), 1, sizeof(Place));  // replaces the link, never follows it
   EXPECT_FALSE(std::filesystem::exists(directory / "elsewhere"));
 }
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "parallel/observe/position.hpp"
+#include "parallel/observe/rank_progress.hpp"
 
 namespace espalier {
 namespace {
@@ -18,15 +18,15 @@ constexpr double silent_seconds = 2.5;  // behind the others: who waits, and run
 constexpr double exchange_seconds = 1;  // that ranks may wait for each other at most, while messages are on their way
 
 /// Whom it waits for: the peers that it names, or, in a collective of the MPI library, who has not begun it.
-std::vector<int> peers_of(const Position& position, std::span<const Position> all) {
-  const auto named =
-      std::span(position.peers).first(static_cast<std::size_t>(std::clamp(position.num_peers, 0, Position::max_peers)));
+std::vector<int> peers_of(const RankProgress& progress, std::span<const RankProgress> all) {
+  const auto named = std::span(progress.peers)
+                         .first(static_cast<std::size_t>(std::clamp(progress.num_peers, 0, RankProgress::max_peers)));
   std::vector<int> peers(named.begin(), named.end());
-  if (!peers.empty() || position.waited_for.communicator == 0)
+  if (!peers.empty() || progress.waited_for.communicator == 0)
     return peers;
-  for (const Position& other : all)
-    if (std::any_of(other.collectives.begin(), other.collectives.end(), [&](const Position::Collectives& place) {
-          return place.communicator == position.waited_for.communicator && place.begun < position.waited_for.begun;
+  for (const RankProgress& other : all)
+    if (std::any_of(other.collectives.begin(), other.collectives.end(), [&](const RankProgress::Collectives& place) {
+          return place.communicator == progress.waited_for.communicator && place.begun < progress.waited_for.begun;
         }))
       peers.push_back(other.rank);
   return peers;
@@ -36,56 +36,56 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-std::string operation_text(const Position& position) {
-  std::string text = position.step < 0 ? "before the first step" : fmt::format("step {}", position.step);
-  if (position.operation[0] != '\0')
-    text += fmt::format(", {}", position.operation.data());
-  if (position.operation_index >= 0)
-    text += fmt::format(" (operation {})", position.operation_index);
-  if (position.microbatch >= 0)
-    text += fmt::format(", micro-batch {}", position.microbatch);
-  if (position.chunk > 0)
-    text += fmt::format(", chunk {}", position.chunk);
+std::string operation_text(const RankProgress& progress) {
+  std::string text = progress.step < 0 ? "before the first step" : fmt::format("step {}", progress.step);
+  if (progress.operation[0] != '\0')
+    text += fmt::format(", {}", progress.operation.data());
+  if (progress.operation_index >= 0)
+    text += fmt::format(" (operation {})", progress.operation_index);
+  if (progress.microbatch >= 0)
+    text += fmt::format(", micro-batch {}", progress.microbatch);
+  if (progress.chunk > 0)
+    text += fmt::format(", chunk {}", progress.chunk);
   return text;
 }
 
-std::string line_of(const Position& position, std::span<const Position> all, double now) {
-  std::string text = fmt::format("rank {} ({}, process {}): {}", position.rank, position.host.data(), position.pid,
-                                 operation_text(position));
-  const double seconds = std::max(0.0, now - position.since);
-  if (position.finished != 0)
+std::string line_of(const RankProgress& progress, std::span<const RankProgress> all, double now) {
+  std::string text = fmt::format("rank {} ({}, process {}): {}", progress.rank, progress.host.data(), progress.pid,
+                                 operation_text(progress));
+  const double seconds = std::max(0.0, now - progress.since);
+  if (progress.finished != 0)
     return text + ", exited";
-  if (position.waiting == 0)
+  if (progress.waiting == 0)
     return text + fmt::format(", busy for {:.1f} s", seconds);
-  const std::vector<int> peers = peers_of(position, all);
-  text += fmt::format(", waits for {}", position.waits_for.data());
+  const std::vector<int> peers = peers_of(progress, all);
+  text += fmt::format(", waits for {}", progress.waits_for.data());
   if (!peers.empty())
     text += " from " + ranks_text(peers);
-  return text + fmt::format(" on communicator {} (after {} messages) for {:.1f} s", position.communicator.data(),
-                            position.sequence, seconds);
+  return text + fmt::format(" on communicator {} (after {} messages) for {:.1f} s", progress.communicator.data(),
+                            progress.sequence, seconds);
 }
 
 /// Seconds between the last sign of life of this rank and that of any; 0 where unknown.
-double silence(const Position& position, double last_sign_of_life) {
-  return position.alive > 0 ? std::max(0.0, last_sign_of_life - position.alive) : 0;
+double silence(const RankProgress& progress, double last_sign_of_life) {
+  return progress.alive > 0 ? std::max(0.0, last_sign_of_life - progress.alive) : 0;
 }
 
-double latest_write(std::span<const Position> positions) {
+double latest_write(std::span<const RankProgress> ranks) {
   double last = 0;
-  for (const Position& position : positions)
-    last = std::max(last, position.alive);
+  for (const RankProgress& progress : ranks)
+    last = std::max(last, progress.alive);
   return last;
 }
 
 /// Who must move first: the ends of the chains of waits.
 class Waits {
  public:
-  explicit Waits(std::span<const Position> positions) : last_sign_of_life_(latest_write(positions)) {
-    for (const Position& position : positions)
-      by_rank_[position.rank] = &position;
-    for (const auto& [rank, position] : by_rank_)
+  explicit Waits(std::span<const RankProgress> ranks) : last_sign_of_life_(latest_write(ranks)) {
+    for (const RankProgress& progress : ranks)
+      by_rank_[progress.rank] = &progress;
+    for (const auto& [rank, progress] : by_rank_)
       if (waits(rank))
-        for (const int peer : peers_of(*position, positions)) {
+        for (const int peer : peers_of(*progress, ranks)) {
           waited_for_[rank].push_back(peer);
           waiters_[peer].push_back(rank);
         }
@@ -94,7 +94,7 @@ class Waits {
   std::string verdict() const {
     std::map<int, std::set<int>> held_up;  // by the rank at the end of the chain
     int waiting = 0;
-    for (const auto& [rank, position] : by_rank_) {
+    for (const auto& [rank, progress] : by_rank_) {
       if (!waits(rank))
         continue;
       ++waiting;
@@ -143,15 +143,15 @@ class Waits {
   std::string describe(int rank) const {
     const auto found = by_rank_.find(rank);
     if (found == by_rank_.end())
-      return fmt::format("rank {}, which left no progress", rank);
-    const Position& position = *found->second;
-    if (position.finished != 0)
-      return fmt::format("rank {} ({}), which exited before the others were done", rank, position.host.data());
-    if (position.waiting != 0)
-      return fmt::format("rank {} ({}), which gave no sign of life for {:.1f} s: {}, stopped or ended while it waited",
-                         rank, position.host.data(), silence(position, last_sign_of_life_), operation_text(position));
-    return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended", rank, position.host.data(),
-                       operation_text(position));
+      return fmt::format("rank {}, which recorded no progress", rank);
+    const RankProgress& progress = *found->second;
+    if (progress.finished != 0)
+      return fmt::format("rank {} ({}), which exited before the others were done", rank, progress.host.data());
+    if (progress.waiting != 0)
+      return fmt::format("rank {} ({}), which has not reported for {:.1f} s: {}, stopped or ended while it waited",
+                         rank, progress.host.data(), silence(progress, last_sign_of_life_), operation_text(progress));
+    return fmt::format("rank {} ({}), which waits for no other rank: {}, busy or ended", rank, progress.host.data(),
+                       operation_text(progress));
   }
 
   /// Ranks that wait for each other, directly or along a chain, and for how long all of them have.
@@ -194,8 +194,8 @@ class Waits {
           ranks, ring->seconds);
     }
     std::vector<int> unsigned_ranks;
-    for (const auto& [rank, position] : by_rank_)
-      if (position->finished == 0)
+    for (const auto& [rank, progress] : by_rank_)
+      if (progress->finished == 0)
         unsigned_ranks.push_back(rank);
     if (waiting > 0 || unsigned_ranks.size() == by_rank_.size())
       return "no culprit: no rank waits for another";
@@ -205,27 +205,28 @@ class Waits {
   }
 
   double last_sign_of_life_;
-  std::map<int, const Position*> by_rank_;
+  std::map<int, const RankProgress*> by_rank_;
   Edges waited_for_;  // the peers of each rank that waits
   Edges waiters_;     // and the other way round
 };
 
 }  // namespace
 
-std::string positions_report(std::span<const Position> positions, double now) {
-  std::vector<const Position*> sorted;
+std::string progress_report(std::span<const RankProgress> ranks, double now) {
+  std::vector<const RankProgress*> sorted;
   double last_sign_of_life = 0;
-  for (const Position& position : positions) {
-    sorted.push_back(&position);
-    last_sign_of_life = std::max(last_sign_of_life, position.since);
+  for (const RankProgress& progress : ranks) {
+    sorted.push_back(&progress);
+    last_sign_of_life = std::max(last_sign_of_life, progress.since);
   }
   if (now <= 0)
     now = last_sign_of_life;
-  std::sort(sorted.begin(), sorted.end(), [](const Position* a, const Position* b) { return a->rank < b->rank; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const RankProgress* a, const RankProgress* b) { return a->rank < b->rank; });
   std::string report;
-  for (const Position* position : sorted)
-    report += line_of(*position, positions, now) + '\n';
-  return report + Waits(positions).verdict() + '\n';
+  for (const RankProgress* progress : sorted)
+    report += line_of(*progress, ranks, now) + '\n';
+  return report + Waits(ranks).verdict() + '\n';
 }
 
 }  // namespace espalier

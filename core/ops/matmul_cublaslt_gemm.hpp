@@ -11,16 +11,16 @@
 
 #include "core/ops/matmul_cublaslt.hpp"
 
-// Only matmul_cublaslt.cpp and matmul_cublaslt_product.cpp, in builds with cuBLASLt.
+// Only matmul_cublaslt.cpp and matmul_cublaslt_gemm.cpp, in builds with cuBLASLt.
 
 namespace espalier::impl {
 
 /// What Hopper's kernels ask for; behind it the gradient of a bias lies until it is added.
 inline constexpr std::size_t usable_workspace = std::size_t{32} << 20;
-inline constexpr std::size_t most_bias_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t max_bias_bytes = std::size_t{1} << 20;
 
 /// Everything that the choice of an algorithm may depend on. Alignments are those of the addresses, in bytes.
-struct ProductShape {
+struct CublasltShape {
   ScalarType type, result;
   bool tf32;
   Index rows, cols, inner;
@@ -29,7 +29,7 @@ struct ProductShape {
   bool has_addend;  ///< beta is not 0
   EpilogueKind epilogue;
   std::uint32_t a_alignment, b_alignment, addend_alignment, c_alignment, bias_alignment, before_gelu_alignment;
-  auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
+  auto operator<=>(const CublasltShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
 };
 
 /// What differs between two matmuls of one shape.
@@ -40,7 +40,7 @@ struct Operands {
 };
 
 /// @throws Error (memory, else defect) naming the call and the matmul.
-void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape);
+void check_cublaslt(cublasStatus_t status, const char* call, const CublasltShape& shape);
 
 template <auto destroy>
 struct Destroy {
@@ -59,9 +59,9 @@ bool is_faster(float ms, float other_ms);
 
 /// A matmul of one shape. cuBLASLt counts columns first: our row-major c = op(a) op(b) is its c' = op(b)' op(a)', and
 /// each matrix as it lies is already the transposed one.
-class CublasltProduct {
+class CublasltMatmul {
  public:
-  explicit CublasltProduct(const ProductShape& shape);
+  explicit CublasltMatmul(const CublasltShape& shape);
 
   /// Chooses an algorithm; none where there is none.
   void choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
@@ -96,7 +96,7 @@ class CublasltProduct {
   cublasStatus_t run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
                           void* workspace, cudaStream_t stream);
 
-  ProductShape shape_;
+  CublasltShape shape_;
   Layout left_, right_, result_;
   Description description_;
   bool has_algorithm_ = false;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/records/position_file.hpp"
+#include "io/records/progress_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace espalier {
 namespace {
 
-// Tells our files from others, and a whole one from a torn one. Written once, before the file gets its name.
+// Marks our files, and those that are whole. Written once, before the file gets its name.
 struct Header {
   char magic[8] = {'E', 'S', 'P', 'A', 'L', 'P', 'O', 'S'};
   std::uint32_t version = 1;
@@ -38,7 +38,7 @@ std::optional<int> parse_rank(const std::string& name) {
   return digits >= 5 && end == name.data() + 5 + digits && name == file_name(rank) ? std::optional(rank) : std::nullopt;
 }
 
-std::optional<StoredPosition> read_position(const Path& path) {
+std::optional<StoredProgress> read_progress(const Path& path) {
   const std::optional<int> rank = parse_rank(path.filename().string());
   std::error_code error;
   if (!rank || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
@@ -55,7 +55,7 @@ std::optional<StoredPosition> read_position(const Path& path) {
     if (std::memcmp(header.magic, wanted.magic, sizeof(wanted.magic)) != 0 || header.version != wanted.version ||
         header.rank != *rank || header.payload_bytes != text.size() - sizeof(header))
       return std::nullopt;
-    return StoredPosition{*rank, text.substr(sizeof(header))};
+    return StoredProgress{*rank, text.substr(sizeof(header))};
   } catch (const Error&) {  // gone or unreadable
     return std::nullopt;
   }
@@ -63,9 +63,9 @@ std::optional<StoredPosition> read_position(const Path& path) {
 
 }  // namespace
 
-PositionFile::PositionFile(const Path& directory, int rank, std::size_t size)
+ProgressFile::ProgressFile(const Path& directory, int rank, std::size_t size)
     : path_(directory / file_name(rank)), size_(size) {
-  ESPALIER_ASSERT(size > 0 && size <= largest_payload, "espalier::PositionFile: a size out of bounds");
+  ESPALIER_ASSERT(size > 0 && size <= largest_payload, "espalier::ProgressFile: a size out of bounds");
   Header header;
   header.rank = rank;
   header.payload_bytes = size;
@@ -74,46 +74,46 @@ PositionFile::PositionFile(const Path& directory, int rank, std::size_t size)
   write_file_atomically(path_, content);  // its blocks exist: a full disk fails here, not at a store to memory
   const FileDescriptor file(::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.is_open())
-    throw_write_error("cannot open a position file", path_, errno);
+    throw_write_error("cannot open a progress file", path_, errno);
   void* const address = ::mmap(nullptr, content.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED)
-    throw_write_error("cannot map a position file", path_, errno);
+    throw_write_error("cannot map a progress file", path_, errno);
   mapping_ = address;
   data_ = static_cast<char*>(address) + sizeof(header);
 }
 
-PositionFile::PositionFile(PositionFile&& other) noexcept
+ProgressFile::ProgressFile(ProgressFile&& other) noexcept
     : path_(std::move(other.path_)),
       mapping_(std::exchange(other.mapping_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
       size_(other.size_) {}
 
-PositionFile::~PositionFile() {
+ProgressFile::~ProgressFile() {
   if (mapping_ != nullptr)
     ::munmap(mapping_, sizeof(Header) + size_);
 }
 
-void PositionFile::sync() const { ::msync(mapping_, sizeof(Header) + size_, MS_ASYNC); }
+void ProgressFile::sync() const { ::msync(mapping_, sizeof(Header) + size_, MS_ASYNC); }
 
-void PositionFile::remove() {
+void ProgressFile::remove() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }
 
-std::vector<StoredPosition> read_positions(const Path& directory) {
-  std::vector<StoredPosition> positions;
+std::vector<StoredProgress> read_progress_files(const Path& directory) {
+  std::vector<StoredProgress> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error))
-    if (auto position = read_position(entry.path()))
-      positions.push_back(std::move(*position));
-  std::sort(positions.begin(), positions.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  return positions;
+    if (auto progress = read_progress(entry.path()))
+      found.push_back(std::move(*progress));
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return found;
 }
 
-void remove_positions(const Path& directory) {
+void remove_progress_files(const Path& directory) {
   std::error_code ignored;
-  for (const StoredPosition& position : read_positions(directory))
-    std::filesystem::remove(directory / file_name(position.rank), ignored);
+  for (const StoredProgress& progress : read_progress_files(directory))
+    std::filesystem::remove(directory / file_name(progress.rank), ignored);
 }
 
 }  // namespace espalier

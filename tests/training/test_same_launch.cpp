@@ -7,7 +7,7 @@
 #include "tests/io/support.hpp"
 #include "tests/support/world.hpp"
 #include "training/config/run_config.hpp"
-#include "training/loop/same_start.hpp"
+#include "training/loop/same_launch.hpp"
 
 namespace espalier::test {
 namespace {
@@ -16,16 +16,16 @@ std::string config_with(const std::string& override_text) {
   return to_toml(parse_run_config("", "test", {"data.train=[\"x\"]", "run.steps=10", override_text}, 1));
 }
 
-TEST(SameStart, AlikeIsFine) {
-  require_same_start(world(), config_with("run.seed=3"));
+TEST(SameLaunch, AlikeIsFine) {
+  require_same_launch(world(), config_with("run.seed=3"));
   EXPECT_EQ(executable_hash().size(), 32U);
 }
 
-TEST(SameStartPeers, NamesTheRanksAndTheFirstDifferentLine) {
+TEST(SameLaunchPeers, NamesTheRanksAndTheFirstDifferentLine) {
   ASSERT_GT(world().size(), 1) << "nobody to differ from";
   for (int odd = 0; odd < world().size(); ++odd) {
     const Error error = caught([&] {
-      require_same_start(world(), config_with(world().rank() == odd ? "model.num_heads=4" : "model.num_heads=2"));
+      require_same_launch(world(), config_with(world().rank() == odd ? "model.num_heads=4" : "model.num_heads=2"));
     });
     EXPECT_EQ(error.code(), ExitCode::usage);
     const std::string text = error.what();
@@ -43,18 +43,18 @@ TEST(SameStartPeers, NamesTheRanksAndTheFirstDifferentLine) {
   barrier(world());  // all ranks are still in step
 }
 
-TEST(SameStartPeers, NamesAnotherProgram) {
+TEST(SameLaunchPeers, NamesAnotherProgram) {
   ASSERT_GT(world().size(), 1) << "nobody to differ from";
   const bool is_last = world().rank() == world().size() - 1;
   const std::string last = "rank " + std::to_string(world().size() - 1);
-  expect_error(ExitCode::usage, {"not started alike", last + " from another program", "new", "old"},
-               [&] { require_same_start(world(), "same", is_last ? "new" : "old"); });
+  expect_error(ExitCode::usage, {"not started in the same way", last + " from another program", "new", "old"},
+               [&] { require_same_launch(world(), "same", is_last ? "new" : "old"); });
   expect_error(ExitCode::usage, {last + " from another program", last + " with another config", "a = 2", "a = 1"},
-               [&] { require_same_start(world(), is_last ? "a = 2" : "a = 1", is_last ? "new" : "old"); });
+               [&] { require_same_launch(world(), is_last ? "a = 2" : "a = 1", is_last ? "new" : "old"); });
   barrier(world());
 }
 
-TEST(SameStart, DifferingLines) {
+TEST(SameLaunch, DifferingLines) {
   const DifferingLines inside = first_differing_lines("[a]\nx = 1\n[b]\ny = 1\n", "[a]\nx = 1\n[b]\ny = 2\n");
   EXPECT_EQ(inside.first, "y = 1 in [b]");
   EXPECT_EQ(inside.second, "y = 2 in [b]");

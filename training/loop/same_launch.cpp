@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/loop/same_start.hpp"
+#include "training/loop/same_launch.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,12 +71,12 @@ DifferingLines first_differing_lines(const std::string& first, const std::string
   return {};
 }
 
-void require_same_start(const Communicator& world, const std::string& resolved_config, const std::string& program) {
+void require_same_launch(const Communicator& world, const std::string& resolved_config, const std::string& program) {
   const std::vector<int> other_config = different_ranks(world, resolved_config);
   const std::vector<int> other_program = different_ranks(world, program);
   if (other_config.empty() && other_program.empty())
     return;
-  ErrorReport report{.what = "the ranks were not started alike"};
+  ErrorReport report{.what = "the ranks were not started in the same way"};
   if (!other_config.empty()) {
     const int rank = other_config.front();
     const std::string wanted = broadcast_text(world, resolved_config, 0);
