@@ -180,7 +180,7 @@ void print_other_needs(const RunConfig& config, int ranks) {
     other.layout.zero_stage = stage;
     needs.push_back(fmt::format("{} {}", stage, need_text(other, ranks)));
   }
-  print_answer("  {:<13}{} per rank\n", "by zero_stage", fmt::join(needs, ", "));
+  print_answer("  {:<13}{} per rank\n", "by ZeRO", fmt::join(needs, ", "));
 }
 
 }  // namespace

@@ -164,10 +164,15 @@ void note_estimates_only(const LayoutSpace& searched, bool found) {
 
 int plan_search(const PlanOptions& options, PlanTask task) {
   const PlanProblem& problem = task.problems.front();
+  const Goal goal = goal_of(options);
+  if (goal.most_step_seconds)
+    task.space.most_step_seconds = *goal.most_step_seconds;
+  else if (goal.least_tokens_per_second)
+    task.space.most_step_seconds =
+        static_cast<double>(task.space.global_batch * problem.sequence_length) / *goal.least_tokens_per_second;
   const SearchResult result = recommend_layouts(problem, task.space);
   note_estimates_only(task.space, !result.ranking.empty());
   require_layout(options, task, result);
-  const Goal goal = goal_of(options);
   const LayoutPrice& best = result.ranking.front();
   const bool rehearses = !options.rehearsal.directory.empty();
   const std::vector<ScalePoint> points = options.scale.empty()

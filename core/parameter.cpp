@@ -55,12 +55,12 @@ void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::
     const Index first = spec.init_first;
     const Index offset = parameter.offset;
     const IndexRange part = intersection(range, parameter.flat_range());
-    V* const out = values.data() - range.begin;
+    const Index begin = range.begin;
     Kokkos::parallel_for(
         "espalier::core::initialize", RangePolicy(exec, part.begin, part.end), KOKKOS_LAMBDA(const Index i) {
           const double noise =
               deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(first + to_global(shard, i - offset)));
-          out[i] = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
+          values(i - begin) = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
         });
   }
 }

@@ -174,8 +174,7 @@ std::optional<Finding> knows_frequencies_only(const RecordedRun& run, const Loss
                   .risk = 0.9,
                   .verdict = "did not learn"};
   finding.title = fmt::format(
-      "the model has learned {} than how often each token occurs: its loss ends at {:.4g}, and frequencies alone give "
-      "{:.4g}",
+      "the model learned {} than token frequencies: its loss ends at {:.4g}, and frequencies alone give {:.4g}",
       end * no_more_than_counts > course.frequencies ? "less" : "no more", end, course.frequencies);
   return finding;
 }

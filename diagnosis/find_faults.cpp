@@ -10,13 +10,12 @@
 #include "core/median.hpp"
 #include "diagnosis/find_time.hpp"
 #include "diagnosis/finding.hpp"
+#include "parallel/observe/slow_link.hpp"
 #include "parallel/reduction/reduction_plan.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr double slow_link_ratio = 1.5;
-constexpr double min_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
 constexpr double slower_than_predicted = 0.25;
 
 std::string hosts_text(const RecordedRun& run, int from, int to) {
@@ -93,8 +92,7 @@ std::vector<SlowLink> slow_links(const RecordedRun& run, const StepProfile& prof
       if (j != i && crosses(links[j]) == crosses(links[i]))
         others.push_back(links[j].transit);
     const double typical = median_of(others);
-    if (!others.empty() && links[i].transit >= slow_link_ratio * typical &&
-        links[i].transit - typical >= min_extra_transit)
+    if (!others.empty() && is_slow_link(links[i].transit, typical))
       slow.push_back({links[i], typical});
   }
   return slow;
@@ -110,7 +108,7 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
         fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other links between stages",
                     link.from, link.to, 1e3 * extra);
     finding.ranks = {link.from, link.to};
-    finding.evidence = {fmt::format("{} are on their way for {:.4g} ms, others {} for {:.4g} ms",
+    finding.evidence = {fmt::format("{} take {:.4g} ms; on the other links {} they take {:.4g} ms",
                                     link.send == OperationKind::send_activations ? "activations" : "gradients",
                                     1e3 * link.transit, crosses ? "between nodes" : "inside a node", 1e3 * typical),
                         hosts_text(run, link.from, link.to)};
@@ -170,7 +168,7 @@ void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile
                                     min_of_group(run, profile, link.to, link.axis, phase)),
                         hosts_text(run, link.from, link.to)};
     finding.changes = {
-        slow_link_change(run, finding, "at most the exposed exchange, at most the delay of each message")};
+        slow_link_change(run, finding, "upper bound: the smaller of the exposed exchange and the sum of the delays")};
     findings.push_back(std::move(finding));
   }
 }

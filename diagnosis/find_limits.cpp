@@ -50,7 +50,7 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
   if (setup.emulated_forward + setup.emulated_backward <= 0)
     for (int part = 0; part < parts; ++part)
       costs[at(part)] =
-          layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(part % setup.layout.pipeline));
+          layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(setup.layout.stage_of_part(part)));
   double all = costs.front().embedding + costs.back().head;
   for (int part = 0; part < parts; ++part)
     all += to_double(setup.layout.layers[at(part)]) * costs[at(part)].block;
@@ -58,7 +58,7 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
   const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
-    after[at(part % setup.layout.pipeline)] +=
+    after[at(setup.layout.stage_of_part(part))] +=
         seconds_of_one * costs[at(part)].block * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
@@ -192,7 +192,7 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   Finding finding{.cause = Cause::bubble, .title = {}, .size = time.idle_share, .unit = "share idle"};
   finding.seconds = time.window - time.busiest;
   finding.title =
-      fmt::format("{} of a replica do not fill {} stages ({}): each is idle for {:.0f} % of the pipeline's time",
+      fmt::format("{} per replica are too few to fill {} stages ({}): each is idle for {:.0f} % of the pipeline's time",
                   counted(costs.microbatches, "micro-batch"), stages.size(), to_string(run.setup.layout.schedule),
                   100 * time.idle_share);
   finding.evidence = {
@@ -230,19 +230,9 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
   findings.push_back(std::move(finding));
 }
 
-// How often the gradients of a layer are summed in a step: after every micro-batch from ZeRO-2 on.
-double sums_per_step(const Layout& layout) { return layout.zero_stage >= 2 ? to_double(layout.num_microbatches()) : 1; }
-
-// How often its weights are gathered: by ZeRO-3 for each forward and each backward.
-double gathers_per_step(const Layout& layout) {
-  if (layout.zero_stage == 3 && !layout.keep_gathered)
-    return 2 * to_double(layout.num_microbatches());
-  return layout.zero_stage > 0 ? 1 : 0;
-}
-
 // What sends less than a ZeRO stage that exchanges messages for every micro-batch; it takes more memory.
 std::vector<Change> less_sharding(const Layout& layout, double seconds) {
-  const auto messages = [](const Layout& of) { return sums_per_step(of) + gathers_per_step(of); };
+  const auto messages = [](const Layout& of) { return to_double(of.sums_per_step() + of.gathers_per_step()); };
   std::vector<Change> changes;
   const auto add = [&](const char* setting, const Layout& then) {
     if (messages(then) < messages(layout))
@@ -287,9 +277,9 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
                         .gain_seconds = finding.seconds / 2,
                         .priced_by = "one reduction for twice the tokens; gain for the same number of tokens",
                         .grows_batch = true}};
-  if (setup.gradient_reduction == "state" && is_16_bits(setup.layout.precision)) {
-    const double sums = sums_per_step(setup.layout);
-    const double share = 2 * sums / (4 * sums + 2 * gathers_per_step(setup.layout));
+  if (!setup.settings.rounds_gradients && is_16_bits(setup.layout.precision)) {
+    const double sums = to_double(setup.layout.sums_per_step());
+    const double share = 2 * sums / (4 * sums + 2 * to_double(setup.layout.gathers_per_step()));
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",
          .gain_seconds = finding.seconds * share,

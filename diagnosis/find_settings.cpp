@@ -42,7 +42,7 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
                                 : fmt::format("OMP_NUM_THREADS={}, or not set: then Espalier uses one thread per core",
                                               cores / ranks),
        .gain_seconds = finding.seconds,
-       .priced_by = "the turns of the other threads; waiting at barriers costs more"}};
+       .priced_by = "the CPU time that other threads took; waiting at barriers costs more"}};
   // Then they are why all compute longer than predicted, which is no finding of its own.
   if (const auto slow = std::ranges::find(findings, Cause::slow_compute, &Finding::cause); slow != findings.end()) {
     finding.evidence.push_back(slow->title);

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "diagnosis/find_time.hpp"
 #include "io/units.hpp"
+#include "models/layout_rules.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
 
@@ -32,7 +33,7 @@ Change inside_nodes(const RecordedRun& run, double seconds) {
     return link.bytes_per_second > 0 ? bytes * run.setup.tensor_message_scale / link.bytes_per_second : 0.0;
   };
   Change change{.setting =
-                    "parallel.tensor such that a group fits into a node, with \"tp\" first in parallel.order; "
+                    "a parallel.tensor whose groups fit in one node, \"tp\" first in parallel.order, and "
                     "parallel.pipeline between nodes",
                 .gain_seconds = seconds,
                 .priced_by = "an upper bound: all of it, as if links inside a node cost nothing"};
@@ -97,7 +98,7 @@ Change fewer_tensor_ranks(const RunSetup& setup, int degree, double seconds) {
     return {.setting = way.setting,
             .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
             .priced_by = fmt::format(
-                "rings of half the ranks, {}; {} not counted; {}{}", way.half, way.not_counted,
+                "half the tensor ranks, {}; {} not counted; {}{}", way.half, way.not_counted,
                 fit.answer == LayoutFit::Answer::fits ? "it fits: " : "whether it fits is not known: ", fit.text)};
   }
   return too_large.empty() ? unpriced : Change{.setting = too_large};
@@ -151,14 +152,12 @@ LayoutFit fit_of(const RunSetup& setup, const Layout& layout) {
   const std::optional<Cluster> machine = machine_of(setup);
   if (!machine)
     return {.text = "neither run.device_memory nor run.cluster says how much memory a device has"};
-  PlanProblem problem{.model = setup.shape,
-                      .cluster = *machine,
-                      .implementation = espalier_implementation(machine->device.moves_messages),
-                      .sequence_length = setup.sequence_length};
-  if (setup.attention == "own")
-    problem.implementation.cudnn_attention = false;
-  LayoutPrice price{.layout = layout};
-  price.memory = memory_of_stages(problem, layout);
+  const PlanProblem problem{.model = setup.shape,
+                            .cluster = *machine,
+                            .implementation = espalier_implementation(machine->device.moves_messages, setup.settings),
+                            .sequence_length = setup.sequence_length};
+  LayoutPrice price{.layout = with_shards(layout, setup.ranks_per_node, default_max_summed_at_once)};
+  price.memory = memory_of_stages(problem, price.layout);
   price.memory_bytes = peak_bytes(price.memory);
   price.peak_stage = peak_stage(price.memory);
   if (std::string reason = why_too_large(problem, price); !reason.empty())

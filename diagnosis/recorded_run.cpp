@@ -17,6 +17,7 @@
 #include "io/records/run_progress.hpp"
 #include "io/records/trace_file.hpp"
 #include "io/units.hpp"
+#include "models/layout_rules.hpp"
 
 namespace espalier {
 namespace {
@@ -376,6 +377,10 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.launches = launches_of(run.record, directory / "run.json");
   run.config = read_run_file(directory / "config.toml", LargestFile::config);
   run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
+  int& ranks_per_node = run.setup.ranks_per_node;
+  while (ranks_per_node < run.setup.layout.num_devices() && run.node_of(ranks_per_node) == run.node_of(0))
+    ++ranks_per_node;
+  run.setup.layout = with_shards(run.setup.layout, ranks_per_node, default_max_summed_at_once);
   run.rank_progress = run_progress(directory);
   run.read_at = seconds_of(std::chrono::system_clock::now());
   run.last_sign_of_life = last_sign_of_life_in(run);

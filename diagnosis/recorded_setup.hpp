@@ -9,16 +9,18 @@
 #include "models/layout.hpp"
 #include "models/model_config.hpp"
 #include "parallel/collectives/emulated_links.hpp"
+#include "planning/implementation.hpp"
 
 namespace espalier {
 
 /// The keys of config.toml that say how the work was cut and paced.
 struct RunSetup {
   ModelConfig shape;
-  /// As the config has it: degrees are filled in, `layers` are open of one stage and where they are not known.
+  /// Degrees are filled in; `layers` are open of one stage and where they are not known.
   Layout layout = {.precision = Precision::fp32};
+  int ranks_per_node = 0;  ///< of the first node; 0: not known
   Index sequence_length = 0;
-  std::string gradient_reduction = "state";
+  TrainSettings settings;
   double peak_learning_rate = 0;
   Index warmup_steps = 0;
   double clip_grad_norm = 0;
@@ -30,8 +32,7 @@ struct RunSetup {
   Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
   Index device_memory = 0;  ///< bytes, the budget of a rank; 0: none
-  std::string attention = "auto";
-  std::string cluster;  ///< preset or file that times were predicted for; empty: none
+  std::string cluster;      ///< preset or file that times were predicted for; empty: none
   Index trace_first_step = 2;
   Index trace_steps = 0;
   double initial_loss_scale = 65536;

@@ -178,9 +178,7 @@ PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile,
     compute += rank.compute();
   }
   const double forward_share = compute > 0 ? forward / compute : 1.0 / 3;
-  const auto chunks = static_cast<std::size_t>(run.setup.layout.assignment == Assignment::round_robin
-                                                   ? run.setup.shape.num_layers / run.setup.layout.pipeline
-                                                   : run.setup.layout.virtual_stages);
+  const auto chunks = static_cast<std::size_t>(run.setup.layout.virtual_stages);
   PipelineCosts costs;
   costs.schedule = run.setup.layout.schedule;
   costs.microbatches = run.setup.num_microbatches();

@@ -39,6 +39,11 @@ int Layout::part_of(int stage, int chunk) const {
   return part_of_chunk(stage, chunk, pipeline);
 }
 
+int Layout::stage_of_part(int part) const {
+  const int stage = part % pipeline;
+  return part_of(stage, part / pipeline) == part ? stage : 2 * pipeline - 1 - part;  // else of zero_bubble_v's way back
+}
+
 bool Layout::data_inside_pipeline() const {
   return std::ranges::find(order, Axis::dp) < std::ranges::find(order, Axis::pp);
 }
@@ -87,7 +92,7 @@ std::string Layout::short_text() const {
   if (virtual_stages > 1)
     text += fmt::format(" x {} virtual stages", virtual_stages);
   if (sequence_parallel)
-    text += ", sequence-parallel";
+    text += ", sequence parallel";
   if (zero_stage > 0)
     text += fmt::format(", ZeRO-{}{}", zero_stage, zero_stage == 3 && keep_gathered ? ", keep_gathered" : "");
   if (zero_stage > 0 && shard_replicas > 0)

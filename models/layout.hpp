@@ -55,12 +55,19 @@ struct Layout {
   bool shards_within_nodes() const { return shard_over == ShardOver::node && acting_zero_stage() > 0; }
   /// Replicas over which ZeRO shards.
   int shards() const { return zero_stage == 0 ? 1 : shard_replicas > 0 ? shard_replicas : data; }
+  /// How often in a step the gradients of a layer are summed: after every micro-batch from ZeRO-2 on.
+  Index sums_per_step() const { return zero_stage >= 2 ? num_microbatches() : 1; }
+  /// How often its weights are gathered: by ZeRO-3 for each forward and each backward.
+  Index gathers_per_step() const {
+    return zero_stage == 3 && !keep_gathered ? 2 * num_microbatches() : zero_stage > 0 ? 1 : 0;
+  }
   int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
   Recompute recompute_of(int stage) const;
 
   /// The part of the model that chunk c of stage s is: c p + s; of zero_bubble_v the second chunks go the way back, so
   /// that the first stage has both ends of the model.
   int part_of(int stage, int chunk) const;
+  int stage_of_part(int part) const;
   bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
 
   /// Do replicas lie nearer to each other than stages?

@@ -202,6 +202,24 @@ Layout with_shards(Layout layout, int ranks_per_node, int max_summed_at_once) {
   return layout;
 }
 
+int round_robin_chunks(const ModelConfig& model, int pipeline) {
+  return static_cast<int>(std::max<Index>(1, model.num_layers / pipeline));
+}
+
+Layout acting_layout(Layout layout, const ModelConfig& model) {
+  layout.sequence_parallel = layout.splits_rows();
+  layout.zero_stage = layout.acting_zero_stage();
+  layout.kv_copies = model.kv_copies(layout.tensor);
+  if (layout.assignment == Assignment::round_robin)
+    layout.virtual_stages = round_robin_chunks(model, layout.pipeline);
+  std::vector<Recompute>& by_stage = layout.recompute_per_stage;
+  if (!by_stage.empty() && std::ranges::count(by_stage, by_stage.front()) == std::ssize(by_stage)) {
+    layout.recompute = by_stage.front();
+    by_stage.clear();
+  }
+  return layout;
+}
+
 std::string why_unlike_nodes(const Layout& layout, int ranks_per_node) {
   if (!layout.shards_within_nodes() || replicas_of_a_node(mesh_with_context(layout), ranks_per_node) > 0)
     return {};

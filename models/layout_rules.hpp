@@ -26,6 +26,13 @@ std::string virtual_stages_text(ScheduleKind schedule);
 /// @param max_summed_at_once see first_level_replicas()
 Layout with_shards(Layout layout, int ranks_per_node, int max_summed_at_once);
 
+/// Chunks of a stage where layers are dealt round-robin: one for each layer.
+int round_robin_chunks(const ModelConfig& model, int pipeline);
+
+/// A config's layout without what does nothing: sequence parallelism of one tensor rank, ZeRO of one replica; with what
+/// follows from the model: copies of heads, chunks of round_robin. Shards and open layers stay as they are.
+Layout acting_layout(Layout layout, const ModelConfig& model);
+
 /// Why nodes cannot share states among their replicas (ShardOver::node); empty when they can, or need not.
 std::string why_unlike_nodes(const Layout& layout, int ranks_per_node);
 

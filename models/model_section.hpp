@@ -51,17 +51,17 @@ void visit_model(Model& shape, Visitor& v) {
          "with scaling: longer sequence divided by original_length");
   v.integer("original_length", rotary.original_length, or_zero(ModelRange::positions), "positions before scaling");
   v.real("low_frequency_factor", rotary.low_frequency_factor, ModelRange::rotary_bound,
-         "llama3: factor divides the frequency of pairs with fewer rotations in original_length");
+         "llama3: a pair that rotates fewer times than this in original_length gets frequency / factor");
   v.real("high_frequency_factor", rotary.high_frequency_factor, ModelRange::rotary_bound,
          "llama3: pairs with more rotations keep their frequency");
   v.real("beta_slow", rotary.beta_slow, ModelRange::rotary_bound,
-         "yarn: factor divides the frequency of pairs with fewer rotations in original_length");
+         "yarn: a pair that rotates fewer times than this in original_length gets frequency / factor");
   v.real("beta_fast", rotary.beta_fast, ModelRange::rotary_bound,
          "yarn: pairs with more rotations keep their frequency");
   v.boolean("truncate", rotary.truncate, "yarn: the ramp begins and ends at whole pairs");
-  v.real("mscale", rotary.mscale, ModelRange::yarn_factor,
-         "yarn: of the attention factor, with mscale_all_dim; 0: not given");
-  v.real("mscale_all_dim", rotary.mscale_all_dim, ModelRange::yarn_factor, "yarn; 0: not given");
+  v.real("mscale", rotary.mscale, ModelRange::yarn_factor, "yarn: numerator of the attention factor; 0: not given");
+  v.real("mscale_all_dim", rotary.mscale_all_dim, ModelRange::yarn_factor,
+         "yarn: denominator of the attention factor; 0: not given");
   v.real("attention_factor", rotary.attention_factor, ModelRange::yarn_factor, "yarn; 0: from factor");
 }
 

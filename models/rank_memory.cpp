@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "models/activation_memory.hpp"
+#include "models/cost.hpp"
 #include "models/state_memory.hpp"
 #include "models/tensor_scratch.hpp"
 #include "parallel/schedule/pipeline_slots.hpp"
@@ -80,6 +81,11 @@ StateBytes state_bytes(const TrainingTypes& types) {
   return {.weights = static_cast<Index>(size_of(types.compute)),
           .gradients = state,
           .optimizer = (types.has_master_weights() ? 3 : 2) * state};
+}
+
+double all_state_bytes(const ModelConfig& model, Precision precision) {
+  return static_cast<double>(num_parameters(model)) *
+         static_cast<double>(state_bytes(training_types(precision)).total());
 }
 
 ReducerOptions reducer_options(const Layout& layout, const std::vector<ChunkLayers>& chunks,

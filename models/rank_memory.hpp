@@ -42,6 +42,8 @@ struct StateBytes {
   Index total() const { return weights + gradients + optimizer; }
 };
 StateBytes state_bytes(const TrainingTypes& types);
+/// Of a model, held once.
+double all_state_bytes(const ModelConfig& model, Precision precision);
 
 /// What else the memory of a rank depends on.
 struct MemoryOptions {

@@ -164,21 +164,26 @@ StateMemory& StateMemory::of(const ModelConfig& model) {
 
 MemoryByCategory StateMemory::most(const Layout& layout, const MemoryOptions& options, int stage,
                                    const std::vector<ChunkLayers>& chunks, AlikeRanks ranks) {
-  const bool is_end = stage == 0 || stage + 1 == layout.pipeline;
-  std::vector<double> key;
-  for (const int number :
-       {layout.tensor, layout.data, layout.zero_stage, layout.shard_replicas, layout.first_level_replicas, ranks.first,
-        static_cast<int>(options.types.compute), static_cast<int>(options.logits.multiple),
-        layout.pipeline == 1 ? 0
-        : is_end             ? 1 + (stage > 0 ? 1 : 0)
-                             : 3,
-        layout.keep_gathered ? 1 : 0, layout.sequence_parallel ? 1 : 0, options.types.wire ? 1 : 0,
-        options.copies_state ? 1 : 0})
-    key.push_back(number);
-  key.push_back(options.message_scale);
   const ChunkLayers all = together(chunks);
-  key.push_back(static_cast<double>(4 * all.count + (all.embedding ? 2 : 0) + (all.head ? 1 : 0)));
-  const auto [known, is_new] = known_.try_emplace(std::move(key));
+  const Key key{.tensor = layout.tensor,
+                .data = layout.data,
+                .zero_stage = layout.zero_stage,
+                .shard_replicas = layout.shard_replicas,
+                .first_level_replicas = layout.first_level_replicas,
+                .first_rank = ranks.first,
+                .keep_gathered = layout.keep_gathered,
+                .sequence_parallel = layout.sequence_parallel,
+                .compute = options.types.compute,
+                .wire = options.types.wire,
+                .copies_state = options.copies_state,
+                .logit_multiple = options.logits.multiple,
+                .message_scale = options.message_scale,
+                .has_next_stage = stage + 1 < layout.pipeline,
+                .has_stage_before = stage > 0,
+                .layers = all.count,
+                .embedding = all.embedding,
+                .head = all.head};
+  const auto [known, is_new] = known_.try_emplace(key);
   if (is_new) {
     const TensorPart part{ranks.first, layout.tensor, layout.sequence_parallel, options.logits.multiple};
     known->second = StageStates(layout, options, stage, all, parameter_recording(model_, part)).most(ranks);

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,8 +31,23 @@ class StateMemory {
                         const std::vector<ChunkLayers>& chunks, AlikeRanks ranks);
 
  private:
+  /// All that the answer depends on, beside the model.
+  struct Key {
+    int tensor, data, zero_stage, shard_replicas, first_level_replicas, first_rank;
+    bool keep_gathered, sequence_parallel;
+    ScalarType compute;
+    std::optional<ScalarType> wire;
+    bool copies_state;
+    Index logit_multiple;
+    double message_scale;
+    bool has_next_stage, has_stage_before;
+    Index layers;
+    bool embedding, head;
+    auto operator<=>(const Key&) const = default;
+  };
+
   ModelConfig model_;
-  std::map<std::vector<double>, MemoryByCategory> known_;
+  std::map<Key, MemoryByCategory> known_;
 };
 
 }  // namespace espalier

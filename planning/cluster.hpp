@@ -47,9 +47,9 @@ std::vector<std::string> problems(const Cluster& cluster);
 Cluster cluster_preset(const std::string& text);
 std::vector<std::string> cluster_preset_names();
 
-/// The nodes that `num_devices` need. 128 of racks of 72 are two of 64: where a power of two on each is as many, which
-/// is how jobs are placed and what groups of ranks divide. Else whole nodes, of which some devices stay idle. What is
-/// left idle on a node is there for the next call.
+/// The nodes that `num_devices` need. If the same power of two on each node makes as many, each node gives that: 128
+/// devices of nodes of 72 are two nodes of 64, as jobs are placed. Else whole nodes are taken, and some devices stay
+/// idle. A later call may use the devices that are left idle on a node.
 Cluster with_devices(Cluster cluster, int num_devices);
 
 /// A TOML file, docs/planner.md has the keys. @throws Error (usage) that lists every problem with its position.

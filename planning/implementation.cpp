@@ -4,7 +4,7 @@
 
 namespace espalier {
 
-Implementation espalier_implementation(bool on_host) {
+Implementation espalier_implementation(bool on_host, const TrainSettings& settings) {
   Implementation made;
   made.compiled = true;
   made.overlaps_gather = false;
@@ -12,8 +12,33 @@ Implementation espalier_implementation(bool on_host) {
   made.splits_messages = false;
   made.on_host = on_host;
   made.logits = on_host ? logits_on_host : logits_on_gpu;
-  made.cudnn_attention = !on_host;
+  made.cudnn_attention = !on_host && settings.cudnn_attention;
+  made.gradient_bytes = settings.rounds_gradients ? 2 : 4;
+  made.fp32_residual = settings.fp32_residual;
+  made.separate_documents = settings.separate_documents;
+  made.copies_state = on_host && settings.copies_state;  // on a GPU the copy lies in the memory of the host
   return made;
+}
+
+TrainingTypes training_types(const Implementation& implementation, Precision precision) {
+  TrainingTypes types = training_types(precision);
+  if (!types.has_master_weights())
+    return types;
+  if (implementation.fp32_residual)
+    types.residual = types.state();
+  if (implementation.gradient_bytes == 2)
+    types.wire = types.compute;
+  return types;
+}
+
+double sent_gradient_bytes(const Implementation& implementation, Precision precision) {
+  const TrainingTypes types = training_types(implementation, precision);
+  return static_cast<double>(size_of(types.wire.value_or(types.state())));
+}
+
+double stage_output_bytes(const Implementation& implementation, Precision precision, double rows, Index hidden_size) {
+  const TrainingTypes types = training_types(implementation, precision);
+  return static_cast<double>(size_of(types.residual)) * rows * static_cast<double>(hidden_size);
 }
 
 }  // namespace espalier

@@ -32,9 +32,9 @@ Interval step_interval(const PlanProblem& problem, const LayoutPrice& price);
 /// Around the memory of the stage that has most, bytes.
 Interval memory_interval(const PlanProblem& problem, const LayoutPrice& price);
 
-/// Predicted steps of two layouts that differ by less than this share of the faster do not tell which one is faster: of
-/// published pairs beyond it 9 of 10 are in the predicted order. Less than an interval: two layouts of one model on one
-/// machine are off alike.
+/// Below this relative difference of two predicted steps we cannot say which layout is faster. Above it, 9 of 10
+/// published pairs have the predicted order. It is less than an interval: errors of two layouts of one model on one
+/// machine are alike.
 double told_apart_share(const Cluster& cluster);
 
 }  // namespace espalier

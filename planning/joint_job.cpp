@@ -166,8 +166,9 @@ class JointSearcher {
       costs.chunks.push_back({price.chunks[static_cast<std::size_t>(stage)].front().with_collectives});
     }
     const ModelConfig& model = split.problems[0]->model;
+    const Implementation& program = split.problems[0]->implementation;
     const double rows = to_double(layout.micro_batch * split.problems[0]->sequence_length) * layout.data;
-    const double sent = rows * to_double(model.hidden_size) * activation_bytes(layout.precision) / link_.bandwidth;
+    const double sent = stage_output_bytes(program, layout.precision, rows, model.hidden_size) / link_.bandwidth;
     job.link_seconds = link_.latency + sent;
     costs.message = std::max(prices[0].message_seconds, prices[1].message_seconds);
     costs.delay = [&](int stage, const Operation& send) {
@@ -188,7 +189,7 @@ class JointSearcher {
     }
     if (model.tied_embeddings)  // both ends add up their part of the table's gradient
       after += 2 * link_.latency + layout.data * to_double(model.vocab_size * model.hidden_size) *
-                                       split.problems[0]->implementation.gradient_bytes / link_.bandwidth;
+                                       sent_gradient_bytes(program, layout.precision) / link_.bandwidth;
     job.step_seconds = window + after;
     job.step_interval = {job.step_interval.low * job.step_seconds, job.step_interval.high * job.step_seconds};
     job.tokens_per_second = to_double(layout.global_batch * split.problems[0]->sequence_length) / job.step_seconds;
@@ -232,7 +233,7 @@ std::string joint_job_text(const std::vector<PlanProblem>& problems, const Joint
       "one job across both clusters: {}.\n"
       "It has {}, then {}.\n"
       "A step takes {} ({}), which is {} tokens/s{}.\n"
-      "A micro-batch of all replicas takes {} over the link between them.\n"
+      "Sending one micro-batch of all replicas over the link takes {}.\n"
       "Estimated only: no job has run across two clusters.\n",
       job.layout.text(), side(job.first, job.first_stages), side(1 - job.first, job.layout.pipeline - job.first_stages),
       time_text(job.step_seconds), interval_text(job.step_interval), rounded_text(job.tokens_per_second, 4),

@@ -319,9 +319,7 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layo
   time.backward_input.products = product(norm_gradient);
   time.backward_input.elementwise = elementwise(listed.backward_input, implementation.more_backward.logits);
   time.backward_input.host = block.host(kernels_head_backward);
-  if (layout.tensor > 1)
-    time.backward_input.tensor =
-        collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
+  time.backward_input.tensor = block.tensor_seconds(listed.forward);  // the head's forward has its backward in it
   time.backward_weight.products = product(table_gradient);
   time.backward_weight.elementwise = elementwise(listed.backward_weight, 0);
   return time;
@@ -334,9 +332,8 @@ BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const
   BlockTime time;
   time.forward.elementwise = traffic_seconds(cluster.device, listed.forward.elementwise_bytes);
   time.forward.host = block.host(kernels_embedding);
-  if (layout.tensor > 1)
-    time.forward.tensor =
-        collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
+  time.forward.tensor = block.tensor_seconds(listed.forward);
+  time.backward_weight.tensor = block.tensor_seconds(listed.backward_weight);
   time.backward_weight.elementwise = traffic_seconds(cluster.device, listed.backward_weight.elementwise_bytes);
   time.backward_weight.host = block.host(kernels_embedding);
   return time;

@@ -28,6 +28,7 @@ struct LayoutSpace {
   std::optional<ScheduleKind> schedule = {};
   std::optional<AxisOrder> order = {};
   std::vector<Precision> precisions{Precision::bf16};
+  double most_step_seconds = 0;   ///< that are wanted; 0: none are
   bool tries_context = false;     ///< without a fixed degree: also degrees over 1
   bool only_runnable = false;     ///< only what `train` runs, whatever the model
   bool tries_zero_bubble = true;  ///< without a fixed schedule: also ZB-H1

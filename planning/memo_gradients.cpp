@@ -17,7 +17,7 @@ std::string place_text(const MemoSubject& subject, const AxisPlacement& axis) {
 }
 
 double gradient_bytes(const MemoSubject& subject) {
-  return to_double(state_bytes(training_types(subject.layout().precision)).gradients);
+  return sent_gradient_bytes(subject.problem.implementation, subject.layout().precision);
 }
 
 // Elements of the first stage, on its first tensor rank, whose gradients are summed over groups that `wanted` picks.

@@ -39,10 +39,6 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-double all_state_bytes(const ModelConfig& model, Precision precision) {
-  return to_double(num_parameters(model)) * to_double(state_bytes(training_types(precision)).total());
-}
-
 LayoutPrice MemoSubject::price_in(Precision precision) const {
   Layout other = layout();
   other.precision = precision;

@@ -82,8 +82,6 @@ std::string page_text(const MemoPage& page);
 std::string question_text(const std::vector<PlanProblem>& machines, const LayoutSpace& space);
 /// What has not been run or compared on these machines, and how memory is counted, a point each.
 std::string certainty_text(const std::vector<PlanProblem>& machines);
-/// Bytes of weights, gradients and optimizer states of the whole model.
-double all_state_bytes(const ModelConfig& model, Precision precision);
 
 /// "12.3 %".
 std::string share_text(double part, double whole);

@@ -19,7 +19,8 @@ std::size_t product_workspace(const Implementation& implementation, ScalarType c
 
 std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout& layout) {
   const ModelConfig& model = problem.model;
-  if (!problem.implementation.cudnn_attention || activation_bytes(layout.precision) != 2 || model.attention_dropout > 0)
+  if (!problem.implementation.cudnn_attention || activation_bytes(layout.precision) != 2 ||
+      problem.implementation.separate_documents || model.attention_dropout > 0)
     return 0;
   return cudnn_workspace_bound({.batch = layout.micro_batch,
                                 .sequence_length = problem.sequence_length / layout.context,
@@ -31,11 +32,13 @@ std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout
 std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout) {
   if (problem.memory_of)
     return problem.memory_of(problem, layout);
-  const TrainingTypes types = training_types(layout.precision);
+  const TrainingTypes types = training_types(problem.implementation, layout.precision);
   return rank_memory(problem.model, with_layers(problem, layout),
                      {.sequence_length = problem.sequence_length,
                       .types = types,
                       .logits = problem.implementation.logits,
+                      .separate_documents = problem.implementation.separate_documents,
+                      .copies_state = problem.implementation.copies_state,
                       .library_bytes = product_workspace(problem.implementation, types.compute) +
                                        attention_workspace_on_rank(problem, layout)});
 }

@@ -158,18 +158,14 @@ Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPric
           .lacks = {}};
 }
 
-// `train` rounds what it sends, and keeps and adds up as before: times change, memory does not.
+// `train` rounds what it sends, and keeps and adds up as before.
 std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem, const LayoutPrice& now) {
-  if (activation_bytes(now.layout.precision) != 2 || problem.implementation.gradient_bytes <= 2 ||
-      now[Phase::data_comm] <= 0)
+  const TrainingTypes types = training_types(problem.implementation, now.layout.precision);
+  if (!types.has_master_weights() || types.wire || now[Phase::data_comm] <= 0)
     return std::nullopt;
   PlanProblem rounded = problem;
   rounded.implementation.gradient_bytes = 2;
-  LayoutPrice price = price_layout(rounded, now.layout);
-  price.memory = now.memory;
-  price.memory_bytes = now.memory_bytes;
-  price.peak_stage = now.peak_stage;
-  return price;
+  return price_layout(rounded, now.layout);
 }
 
 // The axes whose messages are waited for.

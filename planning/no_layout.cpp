@@ -145,8 +145,7 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
   constexpr Index most_tried = 64;  // between a doubling that does not fit and one that does
   // No layout takes less than the states, each once.
-  const double states = to_double(num_parameters(problem.model)) *
-                        to_double(state_bytes(training_types(space.precisions.front())).total());
+  const double states = all_state_bytes(problem.model, space.precisions.front());
   const auto least = static_cast<Index>(states / static_cast<double>(room_bytes(problem)));
   for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
     const Index most = times * space.num_devices;

@@ -49,7 +49,7 @@ class Pricer {
       : problem_(problem),
         layout_(with_shards(layout, problem.cluster)),
         weight_bytes_(to_double(state_bytes(training_types(layout.precision)).weights)),
-        gradient_bytes_(activation_bytes(layout.precision) == 2 ? problem.implementation.gradient_bytes : 4),
+        gradient_bytes_(sent_gradient_bytes(problem.implementation, layout.precision)),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                embedding_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length)},
@@ -177,7 +177,8 @@ class Pricer {
 
   double stage_message() const {
     const double rows = to_double(layout_.micro_batch) * to_double(problem_.sequence_length) / layout_.context;
-    double bytes = activation_bytes(layout_.precision) * rows * to_double(problem_.model.hidden_size);
+    const double bytes =
+        stage_output_bytes(problem_.implementation, layout_.precision, rows, problem_.model.hidden_size);
     const AxisPlacement axis = pipeline_axis(layout_);
     if (layout_.tensor == 1 || (!problem_.implementation.splits_messages && !layout_.sequence_parallel))
       return message_seconds(cluster(), axis, bytes);
@@ -239,28 +240,32 @@ class Pricer {
     return {.work = work, .tensor = in_forward + in_input + in_weight, .with_collectives = chunk.seconds};
   }
 
-  // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
-  PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
-    PhaseSeconds result;
-    double most = 0;         // elements of that stage
-    double most_blocks = 0;  // of it
-    double whole = 0;        // of its elements: not sharded but for the optimizer
+  struct FullestStage {
+    double elements = 0;
+    double blocks = 0;
+    double unsharded = 0;  // elements that ZeRO does not shard, but for the optimizer
+  };
+
+  FullestStage fullest_stage() const {
+    FullestStage fullest;
     for (const auto& stage : stages_) {
-      double mine = 0;
-      double blocks = 0;
-      double sharded = 0;
+      FullestStage mine;
       for (const ChunkParts& chunk : stage) {
-        mine += elements(chunk);
-        blocks += chunk.blocks;
-        sharded += sharded_elements(chunk);
+        mine.elements += elements(chunk);
+        mine.blocks += chunk.blocks;
+        mine.unsharded += elements(chunk) - sharded_elements(chunk);
       }
-      if (mine <= most)
-        continue;
-      most = mine;
-      most_blocks = blocks;
-      whole = mine - sharded;
+      if (mine.elements > fullest.elements)
+        fullest = mine;
     }
-    const double own = layout_.zero_stage > 0 ? most / (layout_.shards() * layout_.context) : most;
+    return fullest;
+  }
+
+  // What follows or goes beside the pipeline's work: the step waits for the fullest stage.
+  PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
+    const FullestStage stage = fullest_stage();
+    const double own = stage.elements / (layout_.zero_stage > 0 ? layout_.shards() * layout_.context : 1);
+    PhaseSeconds result;
     result[Phase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
@@ -270,24 +275,28 @@ class Pricer {
       price.reduction_seconds = price.tied_seconds;
       result[Phase::data_comm] += price.tied_seconds;
     }
-    if (layout_.gradient_ranks() == 1)
-      return result;
+    if (layout_.gradient_ranks() > 1)
+      result[Phase::data_comm] += exchange_each_step(price, busiest, stage, own);
+    return result;
+  }
+
+  // What shows of the collectives with the other replicas that go once a step.
+  double exchange_each_step(LayoutPrice& price, const std::vector<ChunkTimes>& busiest, const FullestStage& stage,
+                            double own) const {
     const AxisPlacement axis = shard_axis(layout_);
-    double reduce = 0;  // once a step
+    double reduce = 0;
     double gather = 0;
     if (layout_.zero_stage == 0)
-      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * gradient_bytes_);
-    if (layout_.zero_stage > 0 && whole > 0)
+      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, stage.elements * gradient_bytes_);
+    if (layout_.zero_stage > 0 && stage.unsharded > 0)
       reduce = collective_seconds(
           cluster(), problem_.implementation.reduces_all ? Collective::all_reduce : Collective::reduce_scatter, axis,
-          whole * gradient_bytes_);
+          stage.unsharded * gradient_bytes_);
     // Copies of the shards are summed after the last micro-batch.
     reduce += collective_seconds(cluster(), Collective::all_reduce, copy_axis(layout_), own * gradient_bytes_);
-    if (const double held = layout_.zero_stage == 3 ? whole : most; layout_.zero_stage > 0 && held > 0)
+    if (const double held = layout_.zero_stage == 3 ? stage.unsharded : stage.elements;
+        layout_.zero_stage > 0 && held > 0)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, held * weight_bytes_);
-    if (problem_.implementation.slices_tensors && layout_.zero_stage > 0)
-      result[Phase::data_comm] +=
-          2 * elements_.block_tensors * most_blocks * axis.size * cluster().device.kernel_seconds;
     const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
@@ -299,11 +308,12 @@ class Pricer {
     }
     const double waited =
         exposed(backward, reduce) + (problem_.implementation.overlaps_gather ? exposed(forward, gather) : gather);
-    result[Phase::data_comm] += waited;
     price.gather_seconds = gather;
     price.reduction_seconds += reduce + gather;
     price.overlapped_data_seconds += reduce + gather - waited;
-    return result;
+    const bool slices = problem_.implementation.slices_tensors && layout_.zero_stage > 0;
+    const double slices_started = slices ? 2 * elements_.block_tensors * stage.blocks * axis.size : 0;
+    return waited + slices_started * cluster().device.kernel_seconds;
   }
 
   // What of `messages` shows, beside the last pass of each micro-batch through the chunks of a stage, or the first:
@@ -335,7 +345,7 @@ class Pricer {
   const PlanProblem& problem_;
   Layout layout_;
   double weight_bytes_;    // of an element, as gathered
-  double gradient_bytes_;  // as reduced
+  double gradient_bytes_;  // as sent
   Parts parts_;
   LayerElements elements_;
   std::vector<std::vector<ChunkParts>> stages_;

@@ -255,13 +255,13 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   return not_chosen(problem, space, *fastest, best);
 }
 
-// How many of the first `count`, which are sorted, the prediction does not tell from the first.
-std::size_t count_alike(const PlanProblem& problem, const std::vector<LayoutPrice>& ranking, std::size_t count) {
-  std::size_t alike = 0;
-  while (alike < count &&
-         ranking[alike].step_seconds < ranking.front().step_seconds * (1 + told_apart_share(problem.cluster)))
-    ++alike;
-  return alike;
+// Layouts with shorter steps are as good an answer as the fastest: the prediction does not tell them apart, and they
+// are as fast as wanted. Where none is, the fastest alone is the answer.
+double most_seconds(const PlanProblem& problem, const LayoutSpace& space, double fastest) {
+  const double most = fastest * (1 + told_apart_share(problem.cluster));
+  if (space.most_step_seconds <= 0)
+    return most;
+  return std::min(most, std::nextafter(std::max(space.most_step_seconds, fastest), 2 * most));
 }
 
 const LayoutPrice& fastest_of(const std::vector<LayoutPrice>& ranking) {
@@ -339,9 +339,10 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
   for (std::size_t i = 0; i < meshes.size(); ++i)
     result.ranking.push_back(i < simulated ? best_choice(problem, *meshes[i]) : estimated_choice(problem, *meshes[i]));
   std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
-  result.num_alike = count_alike(problem, result.ranking, simulated);
+  const double most = simulated > 0 ? most_seconds(problem, space, result.ranking.front().step_seconds) : 0;
+  while (result.num_alike < simulated && result.ranking[result.num_alike].step_seconds < most)
+    ++result.num_alike;
   if (prefer == Prefer::simplest && simulated > 0) {
-    const double most = result.ranking.front().step_seconds * (1 + told_apart_share(problem.cluster));
     simplest_first(result.ranking, result.num_alike);
     if (auto simpler = with_lower_zero_stage(problem, space, result.ranking.front(), most)) {
       result.ranking.insert(result.ranking.begin(), std::move(*simpler));

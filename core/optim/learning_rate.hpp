@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include <array>
 
 #include "core/scalars.hpp"
 
@@ -10,6 +10,8 @@ namespace espalier {
 
 enum class LearningRateShape { constant, linear, cosine, warmup_stable_decay };
 const char* to_string(LearningRateShape shape);
+inline constexpr std::array all_learning_rate_shapes{LearningRateShape::constant, LearningRateShape::linear,
+                                                     LearningRateShape::cosine, LearningRateShape::warmup_stable_decay};
 
 /// Learning rate as a function of the step: a linear warm-up to the peak, then a decay to `minimum` at `decay_steps`.
 struct LearningRate {

@@ -168,7 +168,7 @@ class WaitNote {
   void update(const MessageSet& messages, double seconds, const What& what) {
     if (seconds < next_)
       return;
-    next_ = seconds + 1;
+    next_ = seconds + 0.5;
     if (std::exchange(noted_, true))
       messages.refresh_wait();
     else

@@ -13,7 +13,7 @@ namespace espalier::impl {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto window = 1500ms;  // who waits answers about every second
+constexpr auto window = 1s;  // who waits answers twice a second
 
 struct BegunCount {
   std::uint64_t begun = 0;  // collectives of the communicator

@@ -12,10 +12,10 @@
 
 namespace espalier::impl {
 
-/// Takes about 1.5 s. @returns the ranks that have not said that they have begun collective number `collective`
+/// Takes 1 s. @returns the ranks that have not said that they have begun collective number `collective`
 std::vector<int> find_missing_ranks(CommunicatorState& communicator, std::uint64_t collective);
 
-/// To be called about every second while this rank waits for a collective.
+/// To be called about twice a second while this rank waits for a collective.
 void answer_missing_ranks(CommunicatorState& communicator);
 
 }  // namespace espalier::impl

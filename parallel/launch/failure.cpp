@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto cause_window = 250ms;     // for a lower rank with a cause of its own to speak up
 constexpr auto consequence_window = 2s;  // for the rank that knows the cause
 constexpr auto joint_window = 1s;        // for all ranks to have failed alike
+// For the rank that speaks to end this one. Launchers take their time: Open MPI's waits a second before it kills.
+constexpr auto speaker_window = consequence_window + 3s;
 
 [[noreturn]] void leave(ExitCode code) {
   std::fflush(nullptr);
@@ -181,7 +183,7 @@ void fail_job(const Communicator& failures, ExitCode code, const std::string& te
                                              : Clock::duration(cause_window);
   notices.receive_until(window, [&] { return notices.another_speaks(); });
   if (notices.another_speaks()) {  // that rank prints and ends the job; if not, we end it
-    notices.receive_until(consequence_window + 1s, [&] { return notices.may_leave(); });
+    notices.receive_until(speaker_window, [&] { return notices.may_leave(); });
     if (notices.may_leave())
       leave(code);
   }

@@ -67,37 +67,43 @@ bool is_layer(const Segment& segment, const ReducerOptions& options) {
          segment.block <= options.layers_of_chunk[chunk];
 }
 
-bool same_block(const Segment& a, const Segment& b) { return a.chunk == b.chunk && a.block == b.block; }
-
-// The most elements of a bucket of each communicator. All of its ranks sum the same, so they agree without messages.
-std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
-                                        const ReducerOptions& options, Index element_bytes) {
-  std::map<GroupKey, Index> limits;
-  std::size_t units = 0;  // begun
+// The unit of each segment; -1: none. The segments of a layer are neighbours.
+std::vector<int> units_of(const std::vector<Segment>& segments, const ReducerOptions& options) {
+  std::vector<int> units;
+  int last = -1;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const bool in_unit = is_layer(segments[s], options);
-    if (in_unit && (s == 0 || !same_block(segments[s - 1], segments[s])))
-      ++units;
-    limits[rank_in(ranks, segments[s].group).communicator_key] +=
-        segments[s].size * (in_unit ? options.times_of(units - 1) : 1);
+    const bool goes_on =
+        s > 0 && segments[s - 1].chunk == segments[s].chunk && segments[s - 1].block == segments[s].block;
+    last += in_unit && !goes_on ? 1 : 0;
+    units.push_back(in_unit ? last : -1);
   }
+  return units;
+}
+
+std::vector<IndexRange> unit_ranges(const std::vector<Segment>& segments, const std::vector<int>& units) {
+  std::vector<IndexRange> ranges;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    if (units[s] == std::ssize(ranges))
+      ranges.push_back({segments[s].offset, segments[s].offset});
+    if (units[s] >= 0)
+      ranges.back().end = end_of(segments, s);
+  }
+  return ranges;
+}
+
+// The most elements of a bucket of each communicator. All of its ranks sum the same, so they agree without messages.
+std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const std::vector<int>& units,
+                                        const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
+  std::map<GroupKey, Index> limits;
+  for (std::size_t s = 0; s < segments.size(); ++s)
+    limits[rank_in(ranks, segments[s].group).communicator_key] +=
+        segments[s].size * (units[s] >= 0 ? options.times_of(static_cast<std::size_t>(units[s])) : 1);
   const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
   const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
   for (auto& [group, limit] : limits)
     limit = std::clamp(limit / std::max(1, options.buckets), least, most);
   return limits;
-}
-
-std::vector<IndexRange> layer_units(const std::vector<Segment>& segments, const ReducerOptions& options) {
-  std::vector<IndexRange> units;
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    if (!is_layer(segments[s], options))
-      continue;
-    if (s == 0 || !same_block(segments[s - 1], segments[s]))
-      units.push_back({segments[s].offset, segments[s].offset});
-    units.back().end = end_of(segments, s);
-  }
-  return units;
 }
 
 }  // namespace
@@ -132,17 +138,15 @@ FlatSharding ReductionPlan::weight_sharding(int zero_stage, int buffers) const {
 FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& rows, const GroupRanks& ranks,
                          const ReducerOptions& options, Index element_bytes) {
   FlatBuckets plan;
-  const std::map<GroupKey, Index> limits = bucket_limits(segments, ranks, options, element_bytes);
-  plan.units = layer_units(segments, options);
-  int unit = static_cast<int>(plan.units.size());  // of the segment, or behind it
+  const std::vector<int> units = units_of(segments, options);
+  const std::map<GroupKey, Index> limits = bucket_limits(segments, units, ranks, options, element_bytes);
+  plan.units = unit_ranges(segments, units);
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
     const GroupKey group = rank_in(ranks, segment.group).communicator_key;
     const Index limit = limits.at(group);
     Index end = end_of(segments, static_cast<std::size_t>(s));
-    if (unit > 0 && plan.units[static_cast<std::size_t>(unit) - 1].end == end)
-      --unit;
-    const int own_unit = is_layer(segment, options) ? unit : -1;
+    const int unit = units[static_cast<std::size_t>(s)];
     if (ranks.at(group).size == 1) {
       plan.alone.push_back({segment.offset, end});
       continue;
@@ -150,12 +154,12 @@ FlatBuckets flat_buckets(const std::vector<Segment>& segments, const FlatRows& r
     while (end > segment.offset) {
       const auto begin_with = [&](Index size) { return rows.at_or_after(std::max(segment.offset, end - size)); };
       bool joins = !plan.buckets.empty() && plan.buckets.back().offset == end && plan.buckets.back().group == group &&
-                   plan.buckets.back().size < limit && plan.buckets.back().unit == own_unit;
+                   plan.buckets.back().size < limit && plan.buckets.back().unit == unit;
       Index begin = joins ? begin_with(limit - plan.buckets.back().size) : end;
       joins = joins && begin < end;
       if (!joins) {
         plan.buckets.push_back(
-            {.offset = end, .first_segment = s, .last_segment = s, .group = group, .unit = own_unit, .bounds = {}});
+            {.offset = end, .first_segment = s, .last_segment = s, .group = group, .unit = unit, .bounds = {}});
         begin = begin_with(limit);
         if (begin >= end)
           begin = rows.at_or_before(end - 1);  // one row is more than a bucket

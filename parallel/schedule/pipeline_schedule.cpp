@@ -143,6 +143,11 @@ const char* to_string(OperationKind kind) {
   return "unknown";
 }
 
+bool is_compute(OperationKind kind) {
+  return kind == OperationKind::forward || kind == OperationKind::backward || kind == OperationKind::backward_input ||
+         kind == OperationKind::backward_weight;
+}
+
 PipelineSchedule make_schedule(const PipelineShape& shape, int stage) {
   ESPALIER_ASSERT(shape.stages > 0 && shape.chunks > 0 && shape.microbatches > 0, "a schedule of nothing");
   ESPALIER_ASSERT(0 <= stage && stage < shape.stages, fmt::format("stage {} of {}", stage, shape.stages));

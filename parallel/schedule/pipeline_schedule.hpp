@@ -53,6 +53,7 @@ enum class OperationKind {
   gather_weights,     ///< ZeRO: all_gather of the updated weights, by the trainer, too
 };
 const char* to_string(OperationKind kind);
+bool is_compute(OperationKind kind);  ///< forward and the kinds of backward
 
 /// The number of collectives of each kind on the tensor axis inside an operation.
 struct TensorCollectives {

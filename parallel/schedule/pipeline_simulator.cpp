@@ -11,11 +11,6 @@
 namespace espalier {
 namespace {
 
-bool is_work(OperationKind kind) {
-  return kind == OperationKind::forward || kind == OperationKind::backward || kind == OperationKind::backward_input ||
-         kind == OperationKind::backward_weight;
-}
-
 std::vector<int> in_flight_of(const PipelineSchedule& list) {
   int chunks = 1;
   for (const Operation& operation : list)
@@ -47,7 +42,7 @@ Simulation simulate(const std::vector<PipelineSchedule>& stages, const ScheduleC
     const auto stage = static_cast<std::size_t>(event.rank);
     result.times[stage][event.index] = {.start = event.start, .end = event.end};
     result.makespan = std::max(result.makespan, event.end);
-    if (!is_work(stages[stage][event.index].kind))
+    if (!is_compute(stages[stage][event.index].kind))
       continue;
     first = std::min(first, event.start);
     last = std::max(last, event.end);

@@ -87,8 +87,8 @@ trains sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
 trains interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
 trains zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
 trains zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
-steady zero2 2 parallel.data=2 parallel.zero_stage=2
-steady zero3 2 parallel.data=2 parallel.zero_stage=3
+trains zero2 2 parallel.data=2 parallel.zero_stage=2
+trains zero3 2 parallel.data=2 parallel.zero_stage=3
 trains zero3-pipeline 4 parallel.data=2 parallel.pipeline=2 parallel.zero_stage=3
 trains saves 4 parallel.tensor=2 parallel.data=2 checkpoint.interval=2 checkpoint.async=true
 rm -r run/checkpoints/step-00000006

@@ -187,13 +187,13 @@ fits_exactly() {
 # ---- verify: right layouts pass, injected faults are found and named ----
 verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
-  says "52 of 52 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
+  says "55 of 55 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
     "largest of all layouts"
   grep -Eq '^  gradient +[0-9.e-]+  (embedding|final_norm|h\.[0-9]+)\.?[a-z_.]*, tensor [0-9]' out.txt ||
     fail "the largest error is not placed"
   exits 0 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=6 precision.residual=state
   once "warning: precision.residual and precision.gradient_reduction do nothing: compute is fp32"
-  says "skipped, 2 layouts: parallel.tensor: 3 cannot share num_heads 4" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
+  says "skipped, 2 layouts: parallel.tensor: 3 cannot share num_heads 4" "  tensor 3 x data 1 x pipeline 1, sequence parallel"
   exits 2 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=8 model.num_layers=2
   says "0 of 0 layouts train the model" "verify has compared no layout"
   exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4

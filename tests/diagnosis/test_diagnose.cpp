@@ -343,7 +343,7 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
         {.model = setup.shape, .cluster = {}, .implementation = implementation, .sequence_length = 1024}, layout)));
   };
   EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
-  setup.attention = "own";
+  setup.settings.cudnn_attention = false;
   implementation.cudnn_attention = false;
   EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
 }

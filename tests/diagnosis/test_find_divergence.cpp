@@ -59,7 +59,7 @@ TEST(FindDivergence, EachWayNotToLearnHasAVerdict) {
       {"rises again", falls + course(150, 2.5, 3.2), Cause::divergence, "diverged", "the loss rises again"},
       {"stands where it began", course(200, 5.52, 5.5), Cause::divergence, "did not learn", "hardly falls"},
       {"comes to frequencies and no further", course(50, 5.5, 3.45) + course(150, 3.42, 3.41), Cause::plateau,
-       "did not learn", "no more than how often each token occurs"},
+       "did not learn", "no more than token frequencies"},
   };
   for (const auto& each : cases) {
     RecordedRun run = run_of_bytes(each.losses);

@@ -212,6 +212,33 @@ TEST_F(RecordedRunTest, RecomputationMayDifferByStage) {
   EXPECT_THAT(layout.short_text(), HasSubstr("recompute full on stage 0"));
 }
 
+// As training/config/run_layout.hpp resolves it: settings that do nothing are off, and shards lie within nodes.
+TEST_F(RecordedRunTest, LayoutIsThatOfTheRun) {
+  const std::string config = read_file(path("config.toml"), ExitCode::data);
+  const auto with = [&](const std::string& parallel) {
+    std::string changed = config;
+    changed.replace(changed.find("tensor = 1"), changed.find("[batch]") - changed.find("tensor = 1"), parallel + '\n');
+    write("config.toml", changed);
+    return read().setup;
+  };
+  const RunSetup alone = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nshard_over = \"node\"");
+  EXPECT_EQ(alone.ranks_per_node, 1);
+  EXPECT_EQ(alone.layout.zero_stage, 0) << "a replica alone on its node shares nothing";
+  const RunSetup all = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nsequence_parallel = true");
+  EXPECT_EQ(all.layout.zero_stage, 3);
+  EXPECT_FALSE(all.layout.sequence_parallel);
+  const RunSetup dealt = with("tensor = 1\ndata = 1\npipeline = 2\nassignment = \"round_robin\"");
+  EXPECT_EQ(dealt.layout.virtual_stages, 2);
+  std::string wrong = config;
+  wrong.replace(wrong.find("[3, 1]"), 6, "[2, 1, 1]");
+  write("config.toml", wrong);
+  EXPECT_EQ(refusal(ExitCode::data).got, "3 numbers for 2 parts");
+  wrong = config;
+  wrong.insert(wrong.find("[batch]"), "schedule = \"of_tomorrow\"\n");
+  write("config.toml", wrong);
+  EXPECT_THAT(refusal(ExitCode::data).got, HasSubstr("parallel.schedule: got \"of_tomorrow\""));
+}
+
 TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   append("metrics.jsonl", R"({"step":4,"loss":1})");
   EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("metrics.jsonl"));

@@ -19,10 +19,10 @@ check() {
     ESPALIER_FAULT_AT=20 ESPALIER_FAULT_MARK=$directory/$name.mark \
     timeout 60 "${command[@]}" "$program" collectives >"$name.txt" 2>&1
   code=$?
-  seconds=$(($(date +%s) - $(date +%s -r "$name.mark" 2>/dev/null || echo 0)))  # from the fault on
+  seconds=$(awk "BEGIN { printf \"%.1f\", $(date +%s.%N) - $(date +%s.%N -r "$name.mark" 2>/dev/null || echo 0) }")  # from the fault on
   if [[ ! -e $name.mark ]]; then problem="no fault struck"
   elif ((code == 0 || code == 124)); then problem="exit code $code"
-  elif ((seconds > deadline + 5)); then problem="$seconds s with a deadline of $deadline s"
+  elif awk "BEGIN { exit !($seconds > $deadline + 5) }"; then problem="$seconds s with a deadline of $deadline s"
   elif [[ $fault != kill && $code != 6 ]]; then problem="exit code $code, wanted 6"
   elif [[ $fault != kill ]] && ! grep -qE "nothing from rank $guilty$" "$name.txt"; then problem="rank $guilty is not named"
   elif [[ $fault != kill ]] && (($(grep -c '^espalier: error on rank' "$name.txt") != 1)); then problem="not one error block"

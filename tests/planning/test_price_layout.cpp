@@ -155,6 +155,9 @@ TEST(PriceLayout, zero_bubble_v_goes_down_the_stages_and_up_again) {
   layout.layers = {3, 2, 1, 1, 1, 4};
   EXPECT_EQ(layout.part_of(0, 1), 5);
   EXPECT_EQ(layout.part_of(2, 1), 3);
+  for (int stage = 0; stage < layout.pipeline; ++stage)
+    for (int chunk = 0; chunk < 2; ++chunk)
+      EXPECT_EQ(layout.stage_of_part(layout.part_of(stage, chunk)), stage);
   const LayoutPrice price = price_layout(problem, layout);
   const auto forward = [&](std::size_t stage, std::size_t chunk) { return price.chunks[stage][chunk].work.forward; };
   const double block = forward(2, 0);

@@ -238,6 +238,25 @@ TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
     EXPECT_EQ(rejection.verdict == Verdict::alike, rejection.reason.starts_with("faster by")) << rejection.reason;
 }
 
+// The simplest layout may be slower than what was asked for: then one that is fast enough is the answer.
+TEST(Search, answers_with_a_layout_that_is_as_fast_as_wanted) {
+  PlanProblem problem = problem_of("llama3-8b", "h100:4");
+  problem.sequence_length = 8192;
+  LayoutSpace space{.num_devices = 32, .global_batch = 512};
+  const SearchResult free = recommend_layouts(problem, space);
+  const auto seconds = [](const SearchResult& result) { return result.ranking.front().step_seconds; };
+  double fastest = seconds(free);
+  for (const LayoutPrice& price : free.ranking)
+    fastest = std::min(fastest, price.step_seconds);
+  ASSERT_LT(fastest, seconds(free)) << "choose a problem whose answer is not the fastest";
+  for (const double wanted : {seconds(free), 0.5 * (fastest + seconds(free)), fastest}) {
+    space.most_step_seconds = wanted;
+    EXPECT_LE(seconds(recommend_layouts(problem, space)), wanted);
+  }
+  space.most_step_seconds = 0.5 * fastest;
+  EXPECT_EQ(seconds(recommend_layouts(problem, space)), fastest) << "none is: the fastest";
+}
+
 // Within the mesh of the answer a lower ZeRO stage that costs less than the error is simpler, too.
 TEST(Search, recommends_the_lowest_zero_stage_of_those_that_it_cannot_tell_apart) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");

@@ -218,6 +218,22 @@ TEST(PredictTime, SaysThatItTakesDocumentsAsJoined) {
   EXPECT_THAT(note_of({"data.documents=separate"}), HasSubstr("assumes joined documents"));
 }
 
+// Settings of [precision] that change messages: gradients in 16 bits are half as long, an fp32 residual twice.
+TEST(PredictTime, KnowsInWhichTypesMessagesGo) {
+  Cluster slow = assumed_cluster(2, Precision::bf16, 1e14);
+  slow.node = {.bandwidth = 1e3, .latency = 0, .alone = 0};
+  const auto seconds = [&](Phase phase, std::vector<std::string> more) {
+    more.emplace_back("precision.compute=bf16");
+    const RunConfig config = config_for(2, more);
+    return predict_time(config, make_run_layout(config, 2), slow, "a test").time.value().stages[0][phase];
+  };
+  EXPECT_NEAR(seconds(Phase::data_comm, {"precision.gradient_reduction=compute"}) / seconds(Phase::data_comm, {}), 0.5,
+              0.01);
+  EXPECT_NEAR(seconds(Phase::pipeline_comm, {"parallel.pipeline=2", "precision.residual=state"}) /
+                  seconds(Phase::pipeline_comm, {"parallel.pipeline=2"}),
+              2, 0.1);
+}
+
 // What a fault is to be seen against.
 TEST(PredictTime, IsOfTheRunWithoutInjectedFaults) {
   const auto predicted = [&](const std::vector<std::string>& faults) {

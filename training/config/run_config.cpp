@@ -15,6 +15,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
+#include "models/layout_section.hpp"
 #include "models/model_section.hpp"
 #include "training/config/config_visitors.hpp"
 #include "training/config/emulation.hpp"
@@ -29,49 +30,9 @@ constexpr Index no_limit = std::numeric_limits<Index>::max();
 const IntegerRange positive{1, Index{1} << 50};
 const IntegerRange not_negative{0, Index{1} << 50};
 const IntegerRange degree{1, 1 << 20};
-const IntegerRange batch_size{1, 1 << 24};
 constexpr double not_given = -1;
-const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
-const std::vector<ShardOver> shard_overs = {ShardOver::all, ShardOver::node};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> document_modes = {"joined", "separate"};
-const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
-
-// Those of a layout, which it is read from and written to.
-template <class L, class Visitor>
-void visit_batch(L& layout, Visitor&& v) {
-  v.integer("global_batch_size", layout.global_batch, batch_size, "sequences per step, over all replicas");
-  v.integer("micro_batch_size", layout.micro_batch, batch_size,
-            "sequences per forward pass; not given: the largest divisor up to 8");
-}
-
-template <class L, class Visitor>
-void visit_parallel(L& layout, Visitor&& v) {
-  v.section("parallel", "How the ranks are used: tensor x pipeline x data = number of ranks.");
-  v.integer("tensor", layout.tensor, degree, "ranks that share each matrix");
-  v.integer("pipeline", layout.pipeline, degree, "stages of consecutive layers");
-  v.integer("data", layout.data, {0, degree.max}, "replicas; 0: the remaining ranks");
-  v.boolean("sequence_parallel", layout.sequence_parallel, "split norms and residuals over the tensor ranks");
-  v.choice("schedule", layout.schedule, schedule_kinds_with_lists(), "order of forward and backward in a pipeline");
-  v.integer("virtual_stages", layout.virtual_stages, degree, "model chunks per stage (interleaved)");
-  v.choice("assignment", layout.assignment, assignments, "layers of a stage; round_robin is for comparison only");
-  v.integers("layers_per_stage", layout.layers, ModelRange::layers,
-             "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
-  v.choice("recompute", layout.recompute, all_recompute_modes(),
-           "activations that backward computes again (docs/memory.md)");
-  v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
-  v.integer("zero_stage", layout.zero_stage, {0, 3},
-            "ZeRO; 1: replicas share the optimizer state; 2: also gradients; 3: also weights");
-  v.choice("shard_over", layout.shard_over, shard_overs,
-           "which replicas share one copy of what ZeRO shards: all, or those of a node");
-  v.boolean("keep_gathered", layout.keep_gathered, "ZeRO-3: gather each layer once a step, not for each use");
-  v.order("order", layout.order, "order of the mesh axes in the rank numbers, fastest first");
-}
-
-template <class L, class Visitor>
-void visit_compute(L& layout, Visitor&& v) {
-  v.choice("compute", layout.precision, compute_types, "type of weights and activations; fp64 is for tests");
-}
 
 // Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
 // this list, so a key cannot be known to one and not to the other.
@@ -123,7 +84,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");
   v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38},
          "end of the decay; not given: a tenth of the peak");
-  v.choice("schedule", c.optimizer.schedule, schedules, "decay after the linear warm-up");
+  v.choice("schedule", c.optimizer.schedule, all_learning_rate_shapes, "decay after the linear warm-up");
   v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
   v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last");
   v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1},
@@ -239,8 +200,7 @@ Index RunConfig::total_steps() const {
 
 LearningRate RunConfig::learning_rate() const {
   LearningRate rate;
-  const auto shape = std::find(schedules.begin(), schedules.end(), optimizer.schedule) - schedules.begin();
-  rate.shape = static_cast<LearningRateShape>(shape);  // the list is in the order of the enumeration
+  rate.shape = optimizer.schedule;
   rate.peak = optimizer.learning_rate;
   rate.minimum = optimizer.minimum_learning_rate;
   rate.warmup_steps = optimizer.warmup_steps;

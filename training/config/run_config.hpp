@@ -67,7 +67,7 @@ struct RunConfig {
   struct Optimizer {
     double learning_rate = 3e-4;
     double minimum_learning_rate = 3e-5;  ///< not in the file: a tenth of the peak
-    std::string schedule = "cosine";
+    LearningRateShape schedule = LearningRateShape::cosine;
     Index warmup_steps = 0;
     Index decay_steps = 0;  ///< 0: run.steps
     double stable_fraction = 0.8;

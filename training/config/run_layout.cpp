@@ -9,6 +9,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "models/layout_rules.hpp"
 #include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_check.hpp"
 #include "training/config/emulation.hpp"
@@ -20,18 +21,8 @@ namespace espalier {
 Layout make_run_layout(const RunConfig& config, int world_size) {
   Layout layout = config.layout;
   layout.data = make_layout(world_size, layout.tensor, layout.data, layout.pipeline, layout.order).degree(Axis::dp);
-  layout.sequence_parallel = layout.splits_rows();
-  layout.zero_stage = layout.acting_zero_stage();
-  layout = with_shards(config, layout);
-  layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
-  if (layout.assignment == Assignment::round_robin)
-    layout.virtual_stages = static_cast<int>(config.model.shape.num_layers / layout.pipeline);
+  layout = with_shards(config, acting_layout(layout, config.model.shape));
   layout.layers = part_layers(config.model.shape, config.sequence_length, layout);
-  std::vector<Recompute>& by_stage = layout.recompute_per_stage;
-  if (!by_stage.empty() && std::ranges::count(by_stage, by_stage.front()) == std::ssize(by_stage)) {
-    layout.recompute = by_stage.front();
-    by_stage.clear();
-  }
   return layout;
 }
 

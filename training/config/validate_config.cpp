@@ -177,7 +177,7 @@ void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
   layout.data = mesh ? mesh->degree(Axis::dp) : std::max(1, layout.data);
   if (layout.assignment == Assignment::round_robin) {
     check_round_robin(c, reader);
-    layout.virtual_stages = static_cast<int>(std::max<Index>(1, c.model.shape.num_layers / layout.pipeline));
+    layout.virtual_stages = round_robin_chunks(c.model.shape, layout.pipeline);
     layout.layers.clear();
   }
   for (const BrokenRule& rule : broken_rules(c.model.shape, c.sequence_length, layout))

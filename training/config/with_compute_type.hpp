@@ -11,14 +11,12 @@
 #include "core/error.hpp"
 #include "core/types.hpp"
 #include "core/with_scalar_type.hpp"
+#include "models/layout_section.hpp"
 #include "models/rank_memory.hpp"
 #include "training/config/run_config.hpp"
 
 namespace espalier {
 
-/// What precision.compute may be.
-inline const std::vector<Precision> compute_types = {Precision::fp32, Precision::bf16, Precision::fp16,
-                                                     Precision::fp64};
 inline std::vector<std::string> compute_type_names() {
   std::vector<std::string> names;
   for (const Precision precision : compute_types)

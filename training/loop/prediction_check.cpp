@@ -156,8 +156,8 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
   if (const double least = seconds_at_gemm_rate(attention_shares_ / static_cast<double>(steps_)); step < least)
     comparison.notes.push_back(
-        fmt::format("gemm_fraction is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
-                    "while something else ran; times predicted from it are too long",
+        fmt::format("gemm_fraction is {:.0f} %: the GEMM rate measured at launch is too low; probably something else "
+                    "ran. Times predicted from it are too long",
                     100 * least / step));
   if (!outlook_.time) {
     comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);

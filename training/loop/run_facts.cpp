@@ -14,6 +14,7 @@
 #include "parallel/collectives/point_to_point.hpp"
 #include "parallel/collectives/texts.hpp"
 #include "parallel/launch/host_cores.hpp"
+#include "parallel/observe/slow_link.hpp"
 #include "training/config/data_files.hpp"
 
 namespace espalier {
@@ -33,8 +34,6 @@ void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
 // then, a slow link is slow each time.
 constexpr int num_tries = 3;
 constexpr int num_rounds = 6;
-constexpr double slow_ratio = 1.5;
-constexpr double min_extra = 1e-3;  // seconds
 
 std::vector<int> distances(int size) {
   std::vector<int> result;
@@ -89,7 +88,7 @@ struct SlowLink {
 std::vector<SlowLink> slow_links(const std::vector<double>& seconds, std::size_t num_steps, double typical) {
   std::vector<SlowLink> slow;
   for (std::size_t i = 0; i < seconds.size(); ++i)
-    if (seconds[i] >= slow_ratio * typical && seconds[i] - typical >= min_extra)
+    if (is_slow_link(seconds[i], typical))
       slow.push_back({.step = i % num_steps, .to = static_cast<int>(i / num_steps)});
   return slow;
 }

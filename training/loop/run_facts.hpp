@@ -19,9 +19,9 @@ namespace espalier {
 nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const std::string& program,
                          double gemm_flops, Index first_step);
 
-/// Finds slow links: sends a small message between the ranks of each group of each axis. A link is slow if the message
-/// takes 1.5 times the median of its axis and 1 ms more. {"dp": {"typical_seconds": t, "slow": [{"from", "to",
-/// "seconds"}]}, ...} with ranks of the world; axes of one rank are left out. Of groups of more than 8 ranks only
+/// Finds slow links: sends a small message between the ranks of each group of each axis. The typical
+/// time is the median of the axis (parallel/observe/slow_link.hpp). {"dp": {"typical_seconds": t, "slow": [{"from",
+/// "to", "seconds"}]}, ...} with ranks of the world; axes of one rank are left out. Of groups of more than 8 ranks only
 /// distances that are powers of two. Collective; takes milliseconds if no link is slow; the same on all ranks.
 nlohmann::json check_links(const ProcessMesh& mesh);
 

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/kokkos_compat.hpp"
+#include "core/median.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
@@ -42,13 +44,15 @@ constexpr std::array<Shape, 7> shapes{{{128, 4, 64, 8, 256},
                                        {768, 12, 256, 4, 16384},
                                        {1024, 16, 256, 2, 2048}}};
 
-// Seconds of one call: the slowest rank's, the best of a few rounds.
+// A step takes what the machine usually gives, which is less than the best on a machine that others use, too.
+constexpr int rounds = 5;
+
+// Seconds of one call: the slowest rank's, the median of the rounds.
 template <class F>
 double seconds_of(const Communicator& world, const F& call) {
-  constexpr int rounds = 3;
   constexpr double round_seconds = 0.05;
   call();  // warms up
-  double best = 0;
+  std::vector<double> slowest;
   for (int round = 0; round < rounds; ++round) {
     barrier(world);
     const Stopwatch first;
@@ -60,10 +64,9 @@ double seconds_of(const Communicator& world, const F& call) {
     for (int i = 0; i < calls; ++i)
       call();
     const double mine = again.seconds() / calls;
-    const double slowest = all_reduce(world, mine, ReduceOp::max);
-    best = round == 0 ? slowest : std::min(best, slowest);
+    slowest.push_back(all_reduce(world, mine, ReduceOp::max));
   }
-  return best;
+  return median_of(slowest);
 }
 
 double measure_memory_bandwidth(const Communicator& world) {
@@ -108,25 +111,24 @@ RunConfig config_of(const Shape& shape, Precision compute) {
       1);
 }
 
-// All ranks at once; of a few rounds the best, of the ranks the slowest.
+// All ranks at once: the median of the rounds, of the ranks the slowest.
 LayerSample measure_sample(const Communicator& world, const Shape& shape, Precision compute) {
   const RunConfig config = config_of(shape, compute);
-  constexpr int rounds = 3;
-  std::array<double, 3> best{};
+  std::array<std::vector<double>, 3> slowest;
   for (int round = 0; round < rounds; ++round) {
     barrier(world);
     const LayerCosts costs = measure_layer_costs(config, Recompute::none);
     std::array<double, 3> seconds{costs.embedding, costs.block, costs.head};
     all_reduce(world, std::span<double>(seconds), ReduceOp::max);
-    for (std::size_t i = 0; i < best.size(); ++i)
-      best[i] = round == 0 ? seconds[i] : std::min(best[i], seconds[i]);
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      slowest[i].push_back(seconds[i]);
   }
   return {.model = config.model.shape,
           .micro_batch = shape.micro_batch,
           .sequence_length = shape.sequence_length,
-          .embedding = best[0],
-          .block = best[1],
-          .head = best[2]};
+          .embedding = median_of(slowest[0]),
+          .block = median_of(slowest[1]),
+          .head = median_of(slowest[2])};
 }
 
 Precision precision_named(const std::string& compute) {

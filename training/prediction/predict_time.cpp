@@ -71,7 +71,7 @@ class Emulation {
       PhaseSeconds seconds;
       for (const Operation& operation : schedules_[stage]) {
         const Phase phase = operation.kind == OperationKind::forward ? Phase::forward : Phase::backward;
-        if (is_work(operation.kind)) {
+        if (is_compute(operation.kind)) {
           seconds[phase] += work(static_cast<int>(stage), operation);
           seconds[Phase::tensor_comm] += tensor_seconds(stage, operation);
         }
@@ -87,11 +87,6 @@ class Emulation {
   }
 
  private:
-  static bool is_work(OperationKind kind) {
-    return kind == OperationKind::forward || kind == OperationKind::backward || kind == OperationKind::backward_input ||
-           kind == OperationKind::backward_weight;
-  }
-
   double work(int stage, const Operation& operation) const {
     const ChunkLayers& layers = chunks_[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
     return emulated_seconds(config_.emulate, operation.kind, layers.count, layout_.part_of(stage, operation.chunk));
@@ -100,7 +95,7 @@ class Emulation {
   Simulation simulation(double messages) const {
     return simulate(schedules_, {.compute =
                                      [&](int stage, const Operation& operation) {
-                                       return is_work(operation.kind)
+                                       return is_compute(operation.kind)
                                                   ? work(stage, operation) +
                                                         tensor_seconds(static_cast<std::size_t>(stage), operation)
                                                   : 0;
@@ -189,7 +184,7 @@ class Emulation {
                     .reduce = each(UnitAction::Kind::reduce, first, traffic_[stage].unit_reduce)};
     for (const Operation& operation : schedules_[stage])
       if (const auto layers = static_cast<std::size_t>(list.layers_of_chunk[static_cast<std::size_t>(operation.chunk)]);
-          is_work(operation.kind) && layers > 0)
+          is_compute(operation.kind) && layers > 0)
         times.kernels.insert(times.kernels.end(), layers,
                              work(static_cast<int>(stage), operation) / static_cast<double>(layers));
     return exposed_seconds(list, unit_passes(schedules_[stage], list.layers_of_chunk), times);
@@ -234,6 +229,14 @@ std::string how_to_measure(const Layout& layout) {
       layout.num_devices(), compute == "fp32" ? "" : " --precision fp32," + compute);
 }
 
+TrainSettings train_settings(const RunConfig& config) {
+  return {.rounds_gradients = wire_type(config).has_value(),
+          .fp32_residual = config.precision.residual == "state",
+          .separate_documents = config.data.separates_documents(),
+          .copies_state = config.checkpoint.async,
+          .cudnn_attention = config.run.attention != "own"};
+}
+
 }  // namespace
 
 Cluster cluster_of(const RunConfig& config) {
@@ -275,10 +278,11 @@ TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cl
                          const std::string& source) {
   if (std::string reason = why_no_price(layout); !reason.empty())
     return {.why_not = std::move(reason)};
-  const PlanProblem problem{.model = config.model.shape,
-                            .cluster = cluster,
-                            .implementation = espalier_implementation(cluster.device.moves_messages),
-                            .sequence_length = config.sequence_length};
+  const PlanProblem problem{
+      .model = config.model.shape,
+      .cluster = cluster,
+      .implementation = espalier_implementation(cluster.device.moves_messages, train_settings(config)),
+      .sequence_length = config.sequence_length};
   if (const std::string reason = why_impossible(problem, layout); !reason.empty())
     return {.why_not = fmt::format("{} describes another machine: {}; {}", source, reason, how_to_measure(layout))};
   const LayoutPrice price = price_layout(problem, layout);

@@ -112,7 +112,7 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
   constexpr int most_worlds = 2;
   constexpr std::size_t most_layouts = 3;
   // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
-  const double state = static_cast<double>(num_parameters(config.model.shape) * state_bytes({}).total());
+  const double state = all_state_bytes(config.model.shape, config.layout.precision);
   std::vector<std::string> layouts;
   int worlds = 0;
   for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
