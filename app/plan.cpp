@@ -165,11 +165,8 @@ void note_estimates_only(const LayoutSpace& searched, bool found) {
 int plan_search(const PlanOptions& options, PlanTask task) {
   const PlanProblem& problem = task.problems.front();
   const Goal goal = goal_of(options);
-  if (goal.most_step_seconds)
-    task.space.most_step_seconds = *goal.most_step_seconds;
-  else if (goal.least_tokens_per_second)
-    task.space.most_step_seconds =
-        static_cast<double>(task.space.global_batch * problem.sequence_length) / *goal.least_tokens_per_second;
+  task.space.most_step_seconds =
+      seconds_of_goal(goal, static_cast<double>(task.space.global_batch * problem.sequence_length));
   const SearchResult result = recommend_layouts(problem, task.space);
   note_estimates_only(task.space, !result.ranking.empty());
   require_layout(options, task, result);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "planning/run_cost.hpp"
 
@@ -19,6 +21,13 @@ std::string option_number(double value) {
 }
 
 }  // namespace
+
+double seconds_of_goal(const Goal& goal, double tokens) {
+  const double by_tokens = goal.least_tokens_per_second ? tokens / *goal.least_tokens_per_second : 0;
+  if (!goal.most_step_seconds)
+    return by_tokens;
+  return by_tokens > 0 ? std::min(by_tokens, *goal.most_step_seconds) : *goal.most_step_seconds;
+}
 
 std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) {
   constexpr double rounding = 0.001;  // so that the nearest goal, as it is printed, can be reached

@@ -16,6 +16,9 @@ struct Goal {
   std::optional<double> least_tokens_per_second;
 };
 
+/// What a step of so many tokens may take; 0: there is no goal.
+double seconds_of_goal(const Goal& goal, double tokens);
+
 /// Whether it does.
 struct GoalResult {
   std::string asked;    ///< "a step of at most 30 s"
