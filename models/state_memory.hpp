@@ -43,7 +43,7 @@ class StateMemory {
     bool has_next_stage, has_stage_before;
     Index layers;
     bool embedding, head;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of doubles, clang-tidy 14 errs
   };
 
   ModelConfig model_;
