@@ -13,6 +13,7 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/schedule/pipeline_simulator.hpp"
+#include "planning/layout_limits.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/prediction/measure_layers.hpp"
 #include "training/prediction/predict_memory.hpp"
@@ -136,6 +137,15 @@ void print_events(const Layout& layout, const std::vector<PipelineSchedule>& sch
                  text((*lists[static_cast<std::size_t>(event.rank)])[event.index], several));
 }
 
+// Of a rank: run.device_memory, else what a device of run.cluster has free; 0: neither is given.
+Index memory_budget(const RunConfig& config) {
+  if (config.run.device_memory > 0 || config.run.cluster.empty())
+    return config.run.device_memory;
+  PlanProblem problem;
+  problem.cluster = cluster_of(config);
+  return static_cast<Index>(room_bytes(problem));
+}
+
 void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   std::vector<std::string> totals;
   for (const MemoryByCategory& stage : stages)
@@ -214,7 +224,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_traffic(config, layout);
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
-  print_memory(memory, config.run.device_memory);
+  print_memory(memory, memory_budget(config));
   print_other_needs(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     print_answer("warning      {}\n", warning);

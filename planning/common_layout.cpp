@@ -174,14 +174,21 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
                     slow.step_interval.high / fast.step_interval.low));
     if (least < 1)
       sentences.emplace_back("So either of the two may be faster.");
-    const auto compare = [&](const char* verb, const char* what, double a, double b) {
-      if (a > 0 && b > 0)
-        sentences.push_back(fmt::format("For the same tokens, {} {} {:.2f} times as much{} as {}.", name, verb,
-                                        per_token(a, one, fast) / per_token(b, other, slow), what, other_name));
+    const double longest = fast.step_interval.high / fast.step_seconds * slow.step_seconds / slow.step_interval.low;
+    const double shortest = fast.step_interval.low / fast.step_seconds * slow.step_seconds / slow.step_interval.high;
+    const auto compare = [&](const char* verb, const char* what, const char* less, double a, double b) {
+      if (a <= 0 || b <= 0)
+        return;
+      const double ratio = per_token(a, one, fast) / per_token(b, other, slow);
+      sentences.push_back(
+          fmt::format("For the same tokens, {} {} {:.2f} times as much{} as {} ({:.2f} to {:.2f} within both errors).",
+                      name, verb, ratio, what, other_name, shortest * ratio, longest * ratio));
+      if (shortest * ratio < 1 && longest * ratio > 1)
+        sentences.push_back(fmt::format("So either of the two may {}.", less));
     };
     if (one.cluster.currency == other.cluster.currency)
-      compare("costs", "", one.cluster.price_per_device_hour, other.cluster.price_per_device_hour);
-    compare("takes", " energy", one.cluster.device_watts, other.cluster.device_watts);
+      compare("costs", "", "be cheaper", one.cluster.price_per_device_hour, other.cluster.price_per_device_hour);
+    compare("takes", " energy", "take less energy", one.cluster.device_watts, other.cluster.device_watts);
   }
   return sentences;
 }

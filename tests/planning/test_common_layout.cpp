@@ -140,7 +140,18 @@ TEST(CommonLayout, unlike_clusters_stand_side_by_side) {
     EXPECT_THAT(shown, HasSubstr(fmt::format("trains {:.2f} times as many tokens per second as {}",
                                              h100_first ? faster : 1 / faster,
                                              h100_first ? "a100-80 (32 devices)" : "h100 (16 devices)")));
-    EXPECT_THAT(shown, HasSubstr(fmt::format("costs {:.2f} times as much", h100_first ? dearer : 1 / dearer)));
+    const double ratio = h100_first ? dearer : 1 / dearer;
+    const LayoutPrice& fast = common.bests[h100_first ? 1 : 0];
+    const LayoutPrice& slow = common.bests[h100_first ? 0 : 1];
+    const auto with = [&](double fast_seconds, double slow_seconds) {
+      return ratio * (fast_seconds / fast.step_seconds) / (slow_seconds / slow.step_seconds);
+    };
+    const double least = with(fast.step_interval.low, slow.step_interval.high);
+    const double most = with(fast.step_interval.high, slow.step_interval.low);
+    EXPECT_THAT(shown,
+                HasSubstr(fmt::format("costs {:.2f} times as much as {} ({:.2f} to {:.2f} within both errors)", ratio,
+                                      h100_first ? "a100-80 (32 devices)" : "h100 (16 devices)", least, most)));
+    EXPECT_EQ(shown.find("either of the two may be cheaper") != shown.npos, least < 1 && most > 1);
   }
   EXPECT_THAT(text, HasSubstr(" EUR ("));
   EXPECT_THAT(memo, HasSubstr(" EUR | "));

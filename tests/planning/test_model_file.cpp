@@ -100,7 +100,8 @@ TEST(ModelFile, says_what_it_takes_from_the_default_preset) {
   ASSERT_EQ(planned.notes.size(), 1u);
   EXPECT_EQ(planned.notes.front(),
             "m.toml: [model] has no preset, so the missing keys are those of byte-1m: vocab_size 256, "
-            "max_sequence_length 256, hidden_size 128, num_heads 4, ffn_hidden_size 512");
+            "max_sequence_length 256, hidden_size 128, num_heads 4, ffn_hidden_size 512; it has activation gelu, norm "
+            "layernorm, position learned, tied_embeddings true, bias true");
 }
 
 TEST(ModelFile, refuses_models_that_cannot_be) {

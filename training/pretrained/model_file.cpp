@@ -42,8 +42,7 @@ class ModelReader {
  public:
   ModelReader(const std::string& text, const std::string& name)
       : reader_(text, name, {},
-                {.name = "config",
-                 .help = "docs/planner.md explains the keys of [model], `espalier train --keys` all others"}),
+                {.name = "config", .help = "docs/config.md and `espalier train --keys` explain all keys"}),
         file_name_(Path(name).filename().string()) {}
 
   PlannedModel read() {
@@ -60,7 +59,9 @@ class ModelReader {
                                          : fmt::format("[model] has no preset, so the missing keys are those of {}: {}",
                                                        default_preset, fmt::join(inherited_, ", "));
     if (!from_default.empty())
-      planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
+      planned.notes.push_back(fmt::format(
+          "{}: {}; it has activation {}, norm {}, position {}, tied_embeddings {}, bias {}", file_name_, from_default,
+          shape_.activation, to_string(shape_.norm), to_string(shape_.positions), shape_.tied_embeddings, shape_.bias));
     std::vector<BrokenRule> broken = broken_rules(shape_);
     if (!broken.empty() && !from_default.empty())
       broken.front().message += fmt::format(" ({})", from_default);
