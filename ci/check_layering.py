@@ -55,7 +55,9 @@ PARSES = re.compile(r"\bjson::(?:parse|accept|sax_parse)\s*\(|\btoml::parse(?:_f
 MAY_PARSE = {"io/json_reader.cpp", "io/config/toml_text.cpp"}
 # A file or folder of ours in a comment, with its extension or without.
 NAMED = re.compile(rf"(?<![\w/.<\"-])(?:{'|'.join(sorted(BELOW.keys() | FREE))})(?:/\w+)+(?:\.[a-z]+)?")
-# nvcc 13 drops the names of members in such an assignment within a template: the values go to the first members.
+# nvcc 13 drops the names of members in such an assignment within a template or a lambda with auto parameters or template
+# parameters: the values go to the first members.
+TEMPLATE = re.compile(r"\btemplate <|\]\s*<|[(,] *(?:const )?auto[&*]* \w+ *[,)]")
 UNTYPED = re.compile(r"^\s*\w(?:[^\s=]|\[[^\]]*\])* = \{\s*\.\w")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -71,7 +73,7 @@ def problems_of(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     module = name.split("/")[0]
     lines = path.read_text(encoding="utf-8").splitlines()
-    has_templates = any("template <" in line for line in lines)
+    has_templates = any(map(TEMPLATE.search, lines))
     found = []
     if len(lines) > MAX_LINES:
         found.append(f"{name}: {len(lines)} lines, at most {MAX_LINES}: a file has one subject")

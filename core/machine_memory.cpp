@@ -41,7 +41,8 @@ MemoryLimit process_memory_left() {
     const auto used = static_cast<std::size_t>(used_pages) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t left = allowed > used ? allowed - used : 0;
     if (left < least.bytes)
-      least = {.bytes = left, .name = std::string("ulimit ") + option + " " + std::to_string(allowed / 1024)};
+      least =
+          MemoryLimit{.bytes = left, .name = std::string("ulimit ") + option + " " + std::to_string(allowed / 1024)};
   };
   take(RLIMIT_AS, "-v", all);
   take(RLIMIT_DATA, "-d", data);

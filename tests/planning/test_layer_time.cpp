@@ -149,8 +149,8 @@ TEST(LayerTime, elementwise_kernels_are_those_that_the_layers_list) {
     EXPECT_DOUBLE_EQ(plain.recompute.elementwise, listed.recompute.elementwise_bytes / rate);
     EXPECT_DOUBLE_EQ(plain.backward_input.elementwise, listed.backward_input.elementwise_bytes / rate);
     EXPECT_DOUBLE_EQ(plain.backward_weight.elementwise, listed.backward_weight.elementwise_bytes / rate);
-    program.more_forward = {.stream = 1, .qkv = 2, .qk = 3, .ffn = 4};
-    program.more_backward = {.stream = -1};
+    program.more_forward = MoreArrays{.stream = 1, .qkv = 2, .qk = 3, .ffn = 4};
+    program.more_backward = MoreArrays{.stream = -1};
     const BlockTime more = block_time(model, cluster, layout, program, 8192);
     const double stream = 2 * 8192.0 * 4096 / (sequence_parallel ? 2 : 1);
     const double forward = stream + 2 * 8192.0 * (2 * 3072 + 3 * 2560 + 4 * 7168);

@@ -163,7 +163,7 @@ void set_arrays(const PublishedKernels& kernels, const ModelConfig& model, Imple
     forward.stream = model.norm == Norm::rmsnorm ? 32 : 0;
     forward.qk = model.positions == Positions::rotary ? 8 : 0;
     forward.ffn = model.gated() ? 2 : 0;
-    backward = {.stream = 2 * forward.stream, .qk = 2 * forward.qk, .ffn = 2 * forward.ffn};
+    backward = MoreArrays{.stream = 2 * forward.stream, .qk = 2 * forward.qk, .ffn = 2 * forward.ffn};
   }
   for (MoreArrays* const pass : {&forward, &backward}) {
     if (model.residual_dropout > 0)
