@@ -253,6 +253,8 @@ void GradientReducer<S>::wait() {
   const Region region("espalier::parallel::gradient_reducer::wait");
   std::fill(marked_.begin(), marked_.end(), 1);
   complete("wait for gradients");
+  ESPALIER_ASSERT(std::ranges::all_of(unit_sums_, [](const UnitSum& sum) { return sum.buckets == 0; }),
+                  "all buckets are done, but not all of a layer's");
   for (const Bucket& bucket : plan_.buckets)
     ESPALIER_ASSERT(bucket.unit < 0 || num_sums_[static_cast<std::size_t>(bucket.unit)] > 0,
                     "a layer's gradients were not marked in this step");

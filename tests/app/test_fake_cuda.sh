@@ -90,10 +90,11 @@ trains zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 check
 trains zero2 2 parallel.data=2 parallel.zero_stage=2
 trains zero3 2 parallel.data=2 parallel.zero_stage=3
 trains zero3-pipeline 4 parallel.data=2 parallel.pipeline=2 parallel.zero_stage=3
+trains zero3-node 4 parallel.data=4 parallel.zero_stage=3 parallel.shard_over=node --emulate ranks_per_node=2
 trains saves 4 parallel.tensor=2 parallel.data=2 checkpoint.interval=2 checkpoint.async=true
 rm -r run/checkpoints/step-00000006
 expect 0 "completed" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.pipeline=2
-stage "2 and 4 ranks that share a GPU, in twelve layouts; saved behind the steps, and gone on in another layout"
+stage "2 and 4 ranks that share a GPU, in thirteen layouts; saved behind the steps, and gone on in another layout"
 unset ESPALIER_RANKS_PER_GPU
 
 # ---- A GPU for each rank: NCCL, whose messages the mock carries ----
