@@ -241,12 +241,11 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
       {"gemm_flops_per_second", measured.gemm.flops_per_second},
       {"gemm_library", measured.gemm.library},
       {"gemm_size", measured.gemm.size},
-      {"gemm_fraction", flops / measured.gemm.flops_per_second},
-      {"mfu", measured.peak_rate
-                  ? nlohmann::ordered_json(tokens_per_second *
-                                           model_flops_per_token(config.model.shape, config.sequence_length) /
-                                           *measured.peak_rate)
-                  : nlohmann::ordered_json()},
+      {"gemm_fraction",
+       gemm_fraction(config.model.shape, config.sequence_length, tokens_per_second, measured.gemm.flops_per_second)},
+      {"mfu", measured.peak_rate ? nlohmann::ordered_json(mfu(config.model.shape, config.sequence_length,
+                                                              tokens_per_second, *measured.peak_rate))
+                                 : nlohmann::ordered_json()},
       {"seconds", phase_seconds},
       {"parameters", parameters},
       {"memory_peak_bytes", by_category(peak)},

@@ -17,6 +17,7 @@
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/partial_directory.hpp"
+#include "io/records/run_paths.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "training/checkpoint/checkpoint_tokenizer.hpp"
@@ -99,7 +100,7 @@ int import_model(const ConvertArguments& arguments) {
   const Path name =
       import_hugging_face(weights, arguments.from, output.path(), tokenizer_name(arguments.from)).filename();
   output.publish();
-  const Path checkpoint = Path(arguments.output) / "checkpoints" / name;
+  const Path checkpoint = Path(arguments.output) / RunFolder::checkpoints / name;
   print_answer(
       "wrote {}\nto use it, run espalier train CONFIG.toml --init-from {}, with this model in CONFIG.toml:\n\n{}",
       checkpoint.string(), arguments.output, changed_model_section(stored_config(CheckpointReader(checkpoint))));

@@ -11,18 +11,10 @@
 #include "app/print.hpp"
 #include "diagnosis/recorded_run.hpp"
 #include "diagnosis/report.hpp"
-#include "training/config/run_config.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 namespace {
-
-// A run directory whose config.toml this version knows to the last key.
-// @throws Error as read_recorded_run() and require_known_keys()
-RecordedRun read_run(const Path& directory) {
-  RecordedRun run = read_recorded_run(directory);
-  require_known_keys(directory, run.facts.program);
-  return run;
-}
 
 struct DiagnoseArguments {
   std::string run;
@@ -31,10 +23,10 @@ struct DiagnoseArguments {
 };
 
 int diagnose_command(const DiagnoseArguments& options) {
-  const RecordedRun run = read_run(options.run);
+  const RecordedRun run = read_recorded_run(options.run);
   std::optional<RecordedRun> against;
   if (!options.against.empty())
-    against = read_run(options.against);
+    against = read_recorded_run(options.against);
   const Diagnosis diagnosis = diagnose(run, against ? &*against : nullptr);
   print_answer("{}", options.json ? diagnosis_json(run, diagnosis) : diagnosis_text(run, diagnosis));
   return 0;
@@ -48,11 +40,11 @@ struct ReportArguments {
 
 int report(const ReportArguments& options) {
   if (options.json) {
-    print_answer("{}", report_json(read_run(options.run)));
+    print_answer("{}", report_json(read_recorded_run(options.run)));
     return 0;
   }
-  const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
-  write_report(read_run(options.run), output);
+  const Path output = options.output.empty() ? Path(options.run) / RunFile::report : Path(options.output);
+  write_report(read_recorded_run(options.run), output);
   print_answer("wrote {}\n", output.string());
   return 0;
 }

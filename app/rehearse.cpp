@@ -20,6 +20,7 @@
 #include "io/own_output.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/records/run_directory.hpp"
+#include "io/records/run_paths.hpp"
 #include "planning/runnable.hpp"
 #include "training/config/emulation.hpp"
 
@@ -128,7 +129,7 @@ bool is_exit_code_of_train(int code) {
   if (record && record->state == "failed")
     throw Error(record->exit_code > 0 ? static_cast<ExitCode>(record->exit_code) : ExitCode::defect,
                 {.what = "the rehearsal failed",
-                 .where = (files.run / "run.json").string(),
+                 .where = (files.run / RunFile::record).string(),
                  .got = record->cause,
                  .todo = again});
   if (record)  // running: killed; preempted: asked to stop
@@ -136,7 +137,7 @@ bool is_exit_code_of_train(int code) {
                 {.what = "the rehearsal was ended before its last step",
                  .where = files.log.string(),
                  .got = end,
-                 .wanted = "\"completed\" in " + (files.run / "run.json").string(),
+                 .wanted = "\"completed\" in " + (files.run / RunFile::record).string(),
                  .todo = again});
   const bool refused = is_exit_code_of_train(code);
   throw Error(

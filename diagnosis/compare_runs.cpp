@@ -32,14 +32,14 @@ void add_facts(const RunFacts& before, const RunFacts& after, std::vector<Differ
   add("GEMM library", before.gemm_library, after.gemm_library);
 }
 
-void add_setup(const RunSetup& before, const RunSetup& after, std::vector<Difference>& differences) {
+void add_setup(const RunConfig& before, const RunConfig& after, std::vector<Difference>& differences) {
   const auto add = [&](const char* what, const std::string& old_text, const std::string& new_text) {
     if (old_text != new_text)
       differences.push_back({what, old_text, new_text});
   };
   add("layout", before.layout.mesh().text(), after.layout.mesh().text());
-  add("micro-batches of a replica", fmt::format("{}", before.num_microbatches()),
-      fmt::format("{}", after.num_microbatches()));
+  add("micro-batches of a replica", fmt::format("{}", before.layout.num_microbatches()),
+      fmt::format("{}", after.layout.num_microbatches()));
   add("tokens of a step", fmt::format("{}", before.tokens_per_step()), fmt::format("{}", after.tokens_per_step()));
 }
 
@@ -65,8 +65,8 @@ std::size_t place_of(const Difference& difference) {
   return places.size();
 }
 
-double tokens_of_a_rank(const RunSetup& setup) {
-  return static_cast<double>(setup.tokens_per_step()) / static_cast<double>(setup.layout.num_devices());
+double tokens_of_a_rank(const RunConfig& config) {
+  return static_cast<double>(config.tokens_per_step()) / static_cast<double>(config.layout.num_devices());
 }
 
 PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile) {
@@ -76,7 +76,7 @@ PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile)
       mean.seconds[i] += rank.seconds.seconds[i] / static_cast<double>(profile.ranks.size());
   mean[Phase::checkpoint] = profile.checkpoint_seconds;  // of rank 0, whom the others wait for
   for (double& seconds : mean.seconds)
-    seconds *= 1000 / tokens_of_a_rank(run.setup);
+    seconds *= 1000 / tokens_of_a_rank(run.config);
   return mean;
 }
 
@@ -86,7 +86,7 @@ std::map<Cause, double> costs_of(const RecordedRun& run, const std::vector<Findi
   std::map<Cause, double> costs;
   for (const Finding& finding : findings)
     if (concern_of(finding.cause) == Concern::time) {
-      const double cost = 1000 * finding.seconds / tokens_of_a_rank(run.setup);
+      const double cost = 1000 * finding.seconds / tokens_of_a_rank(run.config);
       double& sum = costs[finding.cause];
       sum = finding.cause == Cause::slow_rank ? std::max(sum, cost) : sum + cost;
     }
@@ -136,8 +136,8 @@ void explain(Comparison& comparison, const std::map<Cause, double>& before, cons
 std::vector<Difference> differences_between(const RecordedRun& before, const RecordedRun& after) {
   std::vector<Difference> differences;
   add_facts(before.facts, after.facts, differences);
-  add_setup(before.setup, after.setup, differences);
-  for (const ConfigDifference& difference : diff_configs(before.config, after.config))
+  add_setup(before.config, after.config, differences);
+  for (const ConfigDifference& difference : diff_configs(before.config_text, after.config_text))
     if (difference.key != "run.directory")
       differences.push_back({difference.key, difference.old_value.empty() ? "absent" : difference.old_value,
                              difference.new_value.empty() ? "absent" : difference.new_value});
@@ -151,8 +151,8 @@ Comparison compare_runs(const RecordedRun& before, const StepProfile& profile_be
   Comparison comparison;
   comparison.against = before.directory;
   comparison.differences = differences_between(before, after);
-  comparison.before = tokens_of_a_rank(before.setup) / profile_before.total_seconds();
-  comparison.after = tokens_of_a_rank(after.setup) / profile_after.total_seconds();
+  comparison.before = tokens_of_a_rank(before.config) / profile_before.total_seconds();
+  comparison.after = tokens_of_a_rank(after.config) / profile_after.total_seconds();
   comparison.phases_before = for_1000_tokens(before, profile_before);
   comparison.phases_after = for_1000_tokens(after, profile_after);
   explain(comparison, costs_of(before, findings_before), costs_of(after, findings_after));
@@ -160,40 +160,43 @@ Comparison compare_runs(const RecordedRun& before, const StepProfile& profile_be
 }
 
 std::vector<Finding> find_effective_batch(const RecordedRun& before, const RecordedRun& after, bool after_spikes) {
-  const RunSetup& old_setup = before.setup;
-  const RunSetup& new_setup = after.setup;
+  const RunConfig& old_config = before.config;
+  const RunConfig& new_config = after.config;
   const double batch_ratio =
-      static_cast<double>(new_setup.layout.global_batch) / static_cast<double>(old_setup.layout.global_batch);
-  if (batch_ratio == 1 || old_setup.peak_learning_rate <= 0)
+      static_cast<double>(new_config.layout.global_batch) / static_cast<double>(old_config.layout.global_batch);
+  if (batch_ratio == 1 || old_config.optimizer.learning_rate <= 0)
     return {};
-  const double rate_ratio = new_setup.peak_learning_rate / old_setup.peak_learning_rate;
+  const double rate_ratio = new_config.optimizer.learning_rate / old_config.optimizer.learning_rate;
   Finding finding{.cause = Cause::effective_batch, .title = {}, .size = batch_ratio, .unit = "times the batch"};
-  finding.title = fmt::format("the effective batch is {:.3g} times that of {} ({} sequences, it was {})", batch_ratio,
-                              before.directory.string(), new_setup.layout.global_batch, old_setup.layout.global_batch);
+  finding.title =
+      fmt::format("the effective batch is {:.3g} times that of {} ({} sequences, it was {})", batch_ratio,
+                  before.directory.string(), new_config.layout.global_batch, old_config.layout.global_batch);
   const double root = std::sqrt(batch_ratio);
   const bool scaled =
       rate_ratio >= 0.95 * std::min(root, batch_ratio) && rate_ratio <= 1.05 * std::max(root, batch_ratio);
   finding.risk = (after_spikes ? 0.95 : 0.5) * (scaled ? 0.5 : 1);
   finding.evidence = {
-      fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})", new_setup.layout.data,
-                  old_setup.layout.data, new_setup.num_microbatches(), old_setup.num_microbatches(),
-                  new_setup.layout.micro_batch, old_setup.layout.micro_batch),
+      fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})", new_config.layout.data,
+                  old_config.layout.data, new_config.layout.num_microbatches(), old_config.layout.num_microbatches(),
+                  new_config.layout.micro_batch, old_config.layout.micro_batch),
       fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); this batch needs between "
                   "{:.3g} times (the ratio of the batches) and {:.3g} times (its square root)",
-                  rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, batch_ratio, root),
-      fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)", new_setup.warmup_steps,
-                  1e-6 * static_cast<double>(new_setup.warmup_steps * new_setup.tokens_per_step()),
-                  old_setup.warmup_steps,
-                  1e-6 * static_cast<double>(old_setup.warmup_steps * old_setup.tokens_per_step()))};
+                  rate_ratio, new_config.optimizer.learning_rate, old_config.optimizer.learning_rate, batch_ratio,
+                  root),
+      fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)",
+                  new_config.optimizer.warmup_steps,
+                  1e-6 * static_cast<double>(new_config.optimizer.warmup_steps * new_config.tokens_per_step()),
+                  old_config.optimizer.warmup_steps,
+                  1e-6 * static_cast<double>(old_config.optimizer.warmup_steps * old_config.tokens_per_step()))};
   if (!scaled)
     finding.changes.push_back(
         {.setting = fmt::format("optimizer.learning_rate = {:.3g}, with optimizer.warmup_steps = {} or more",
-                                old_setup.peak_learning_rate * root,
-                                std::max(old_setup.warmup_steps, new_setup.warmup_steps))});
+                                old_config.optimizer.learning_rate * root,
+                                std::max(old_config.optimizer.warmup_steps, new_config.optimizer.warmup_steps))});
   finding.changes.push_back(
       {.setting = fmt::format("batch.global_batch_size = {}, as before: {} micro-batches of each "
                               "replica",
-                              old_setup.layout.global_batch, batch_ratio > 1 ? "fewer" : "more")});
+                              old_config.layout.global_batch, batch_ratio > 1 ? "fewer" : "more")});
   return {finding};
 }
 

@@ -16,7 +16,7 @@ constexpr double min_share = 0.02;    // of a step: less is not worth a line
 constexpr double fault_share = 0.05;  // faults from here on come first
 
 bool has_times(const RecordedRun& run) {
-  return !run.steps.empty() && static_cast<int>(run.ranks.size()) == run.setup.layout.num_devices() &&
+  return !run.steps.empty() && static_cast<int>(run.ranks.size()) == run.config.layout.num_devices() &&
          std::none_of(run.ranks.begin(), run.ranks.end(), [](const auto& steps) { return steps.empty(); });
 }
 

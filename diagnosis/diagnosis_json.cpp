@@ -15,8 +15,8 @@ Json finding_json(const Finding& finding) {
   Json changes = Json::array();
   for (const Change& change : finding.changes) {
     Json each{{"setting", change.setting}};
-    if (!change.priced_by.empty())
-      each.update({{"gain_seconds", change.gain_seconds}, {"priced_by", change.priced_by}});
+    if (!change.estimated_by.empty())
+      each.update({{"gain_seconds", change.gain_seconds}, {"estimated_by", change.estimated_by}});
     changes.push_back(each);
   }
   return {{"cause", to_string(finding.cause)},
@@ -74,17 +74,17 @@ nlohmann::ordered_json diagnosis_data(const RecordedRun& run, const Diagnosis& d
   Json json{{"run", run.directory.string()},
             {"state", run.record.state},
             {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
-            {"layout", run.setup.layout.mesh().text()},
+            {"layout", run.config.layout.mesh().text()},
             {"gaps", run.gaps},
             {"findings", Json::array()}};
   for (const Finding& finding : diagnosis.findings)
     json["findings"].push_back(finding_json(finding));
   if (diagnosis.profile)
     json["step"] = profile_json(*diagnosis.profile);
-  if (run.is_predicted()) {
-    json["predicted"] = {{"step_seconds", run.prediction->step_seconds}, {"source", run.prediction->source}};
-    for (const RunPrediction::Stage& stage : run.prediction->stages)
-      json["predicted"]["stages"].push_back(json_by_name<Phase>(stage.seconds.seconds));
+  if (run.predicted_time) {
+    json["predicted"] = {{"step_seconds", run.predicted_time->step_seconds}, {"source", run.predicted_time->source}};
+    for (const PhaseSeconds& stage : run.predicted_time->stages)
+      json["predicted"]["stages"].push_back(json_by_name<Phase>(stage.seconds));
   }
   if (diagnosis.comparison)
     json["comparison"] = comparison_json(*diagnosis.comparison);

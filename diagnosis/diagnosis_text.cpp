@@ -40,13 +40,13 @@ std::string item(const char* head, const std::string& text) {
 
 std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
   const Finding* const grave = gravest(diagnosis);
-  const RunSetup& setup = run.setup;
+  const RunConfig& config = run.config;
   std::string text = fmt::format("{}: {}{}{}, {}, {}\n", run.directory.string(), run.record.state,
                                  run.life == Life::gone     ? " (its process is gone)"
                                  : run.life == Life::silent ? " (its process cannot be seen from here)"
                                                             : "",
                                  grave != nullptr ? fmt::format(", {}", grave->verdict) : "",
-                                 setup.layout.mesh().text(), counted(setup.num_microbatches(), "micro-batch"));
+                                 config.layout.mesh().text(), counted(config.layout.num_microbatches(), "micro-batch"));
   for (const std::string& gap : run.gaps)
     text += fmt::format("  note: {}\n", wrapped(gap, 8));
   return text;
@@ -69,18 +69,18 @@ double mean_seconds(const StepProfile& profile, Phase phase, int stage = -1) {
 
 // Empty without a prediction. All stages have as many ranks.
 std::string predicted_text(const RecordedRun& run, Phase phase, int stage = -1) {
-  if (!run.is_predicted() || stage >= static_cast<int>(run.prediction->stages.size()))
+  if (!run.predicted_time || stage >= static_cast<int>(run.predicted_time->stages.size()))
     return "";
   double sum = 0;
-  for (const RunPrediction::Stage& each : run.prediction->stages)
-    sum += each.seconds[phase];
-  return fmt::format("{:.4g}", stage < 0 ? sum / static_cast<double>(run.prediction->stages.size())
-                                         : run.prediction->stages[static_cast<std::size_t>(stage)].seconds[phase]);
+  for (const PhaseSeconds& each : run.predicted_time->stages)
+    sum += each[phase];
+  return fmt::format("{:.4g}", stage < 0 ? sum / static_cast<double>(run.predicted_time->stages.size())
+                                         : run.predicted_time->stages[static_cast<std::size_t>(stage)][phase]);
 }
 
 std::string phase_table(const RecordedRun& run, const StepProfile& profile) {
   std::string text = fmt::format("\n  {:<14}{:>11}{:>9}{:>12}{:>11}{:>11}{:>9}\n", "phase", "mean s", "share",
-                                 run.is_predicted() ? "predicted" : "", "least s", "most s", "on rank");
+                                 run.predicted_time ? "predicted" : "", "least s", "most s", "on rank");
   for (std::size_t i = 0; i < num_phases; ++i) {
     const auto phase = static_cast<Phase>(i);
     const double mean = mean_seconds(profile, phase);
@@ -100,16 +100,16 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
   constexpr std::array shown = {Phase::forward,       Phase::backward,  Phase::bubble,   Phase::tensor_comm,
                                 Phase::pipeline_comm, Phase::data_comm, Phase::optimizer};
   std::string text = fmt::format("\n  seconds by stage, mean of its ranks{}\n  {:<7}",
-                                 run.is_predicted() ? "; predicted below" : "", "stage");
+                                 run.predicted_time ? "; predicted below" : "", "stage");
   for (const Phase phase : shown)
     text += fmt::format("{:>14}", to_string(phase));
   text += '\n';
-  for (int stage = 0; stage < run.setup.layout.pipeline; ++stage) {
+  for (int stage = 0; stage < run.config.layout.pipeline; ++stage) {
     text += fmt::format("  {:<7}", stage);
     for (const Phase phase : shown)
       text += fmt::format("{:>14.4g}", mean_seconds(profile, phase, stage));
     text += '\n';
-    if (!run.is_predicted())
+    if (!run.predicted_time)
       continue;
     text += fmt::format("  {:<7}", "");
     for (const Phase phase : shown)
@@ -126,11 +126,12 @@ std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
       counted(profile.num_steps, "step"), profile.first_step, profile.last_step);
   if (profile.num_steps < few_steps)
     text += "  note: so few steps show little: the times of steps vary\n";
-  if (run.is_predicted())
-    text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
-                        100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
+  if (run.predicted_time)
+    text +=
+        fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.predicted_time->step_seconds,
+                    100 * (profile.step_seconds / run.predicted_time->step_seconds - 1), run.predicted_time->source);
   text += phase_table(run, profile);
-  if (run.setup.layout.pipeline > 1)
+  if (run.config.layout.pipeline > 1)
     text += stage_table(run, profile);
   return text;
 }
@@ -143,8 +144,8 @@ std::string finding_text(const Finding& finding, std::size_t number) {
     text += item("- ", evidence);
   for (const Change& change : finding.changes) {
     text += item("> ", change.setting);
-    if (!change.priced_by.empty())
-      text += item("  ", fmt::format("gains {:.4g} s a step ({})", change.gain_seconds, change.priced_by));
+    if (!change.estimated_by.empty())
+      text += item("  ", fmt::format("gains {:.4g} s a step ({})", change.gain_seconds, change.estimated_by));
   }
   return text;
 }

@@ -23,11 +23,11 @@ constexpr std::size_t last_losses = 3;           // one high loss is a spike, no
 constexpr std::size_t steps_to_learn = 100;      // after which, and after the warmup, a loss has fallen
 
 std::string guessing_text(const LossCourse& course, const RecordedRun& run) {
-  return fmt::format("ln({}) = {:.4g}, the loss of guessing", run.setup.shape.vocab_size, course.guessing);
+  return fmt::format("ln({}) = {:.4g}, the loss of guessing", run.config.model.shape.vocab_size, course.guessing);
 }
 
 bool has_had_time(const RecordedRun& run, const LossCourse& course) {
-  return course.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.setup.warmup_steps));
+  return course.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.config.optimizer.warmup_steps));
 }
 
 bool ends_at_frequencies(const LossCourse& course) {
@@ -148,7 +148,8 @@ std::optional<Finding> never_falls(const RecordedRun& run, const LossCourse& cou
                   .verdict = knows_nothing ? "did not learn" : ""};
   finding.title = fmt::format("the loss {}: {:.4g} in the first {} steps, {:.4g} in the last {} (medians)",
                               last < first ? "hardly falls" : "does not fall", first, tenth, last, tenth);
-  finding.evidence = {fmt::format("{} steps, {} of them in the warm-up", course.size(), run.setup.warmup_steps)};
+  finding.evidence = {
+      fmt::format("{} steps, {} of them in the warm-up", course.size(), run.config.optimizer.warmup_steps)};
   return finding;
 }
 
@@ -163,7 +164,7 @@ bool stands_still(const LossCourse& course) {
 std::optional<Finding> knows_frequencies_only(const RecordedRun& run, const LossCourse& course) {
   if (!has_had_time(run, course) || !ends_at_frequencies(course))
     return std::nullopt;
-  const bool rate_is_high = run.setup.peak_learning_rate > 3 * usual_learning_rate(run.setup.shape);
+  const bool rate_is_high = run.config.optimizer.learning_rate > 3 * usual_learning_rate(run.config.model.shape);
   if (!stands_still(course) && !rate_is_high)
     return std::nullopt;
   const double end = course.last_median(end_window(course));

@@ -73,7 +73,7 @@ Change go_on(const RecordedRun& run) {
     return {.setting = fmt::format("the same command {}, and would diverge again: first change what `stability` names, "
                                    "or a lower optimizer.learning_rate",
                                    from)};
-  const Index interval = run.setup.checkpoint_interval;
+  const Index interval = run.config.checkpoint.interval;
   return {.setting =
               fmt::format("the same command {}; {}", from,
                           interval == 0  ? "checkpoint.interval (now 0) saves during the run"

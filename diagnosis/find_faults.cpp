@@ -12,6 +12,7 @@
 #include "diagnosis/finding.hpp"
 #include "parallel/observe/slow_link.hpp"
 #include "parallel/reduction/reduction_plan.hpp"
+#include "training/config/run_layout.hpp"
 
 namespace espalier {
 namespace {
@@ -29,14 +30,14 @@ bool on_one_host(const RecordedRun& run, int from, int to) {
 }
 
 // Inside a host, messages go through its memory.
-Change slow_link_change(const RecordedRun& run, const Finding& link, const char* priced_by) {
+Change slow_link_change(const RecordedRun& run, const Finding& link, const char* estimated_by) {
   const bool inside = on_one_host(run, link.ranks.front(), link.ranks.back());
   return {.setting = fmt::format("{}; parallel.order puts another axis on this link",
                                  inside ? "these ranks are on one host: free the cores that they run on (other "
                                           "processes, ranks bound to the same cores)"
                                         : "look at the cable, switch port or adapter between these hosts"),
           .gain_seconds = link.seconds,
-          .priced_by = priced_by};
+          .estimated_by = estimated_by};
 }
 
 // A way from one stage to the next, or back.
@@ -50,14 +51,14 @@ struct Link {
 
 std::vector<Link> links_of(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Link> links;
-  const int stages = run.setup.layout.pipeline;
+  const int stages = run.config.layout.pipeline;
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
     const RankProfile& receiver = profile.ranks[at(rank)];
     const auto add = [&](OperationKind send, int step, double transit) {
       PerAxis place = receiver.place;
       place[Axis::pp] = (place[Axis::pp] + step + stages) % stages;
       if (transit > 0)
-        links.push_back({run.setup.layout.mesh().rank_at(place), rank, send, place[Axis::pp], transit});
+        links.push_back({run.config.layout.mesh().rank_at(place), rank, send, place[Axis::pp], transit});
     };
     add(OperationKind::send_activations, -1, receiver.activation_transit);
     add(OperationKind::send_gradients, 1, receiver.gradient_transit);
@@ -117,10 +118,10 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
   }
 }
 
-// Messages of a step that may follow one another over a link between replicas (two a bucket of gradients) or tensor
-// ranks (those of each block and micro-batch): rather too many.
-double max_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
-  const RunSetup& setup = run.setup;
+// Messages of a step that may follow one another over a link between replicas (two a bucket of gradients, rather too
+// many) or tensor ranks (those of its collectives).
+double max_messages(const RecordedRun& run, const LinkTimes::Slow& link) {
+  const RunConfig& config = run.config;
   const auto sent = static_cast<double>(run.ranks[at(link.to)].back().bytes_sent[static_cast<std::size_t>(link.axis)]);
   if (link.axis == Axis::dp) {
     const ReducerOptions options;
@@ -128,42 +129,42 @@ double max_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
                                      static_cast<double>(options.bucket_bytes));
     return 2 * std::ceil(std::max(1.0, sent / bucket));
   }
-  constexpr double of_a_block = 15;  // sequence-parallel, recomputed (docs/parallelism.md)
-  constexpr double of_the_ends = 10;
-  const auto blocks = static_cast<double>(setup.shape.num_layers) / setup.layout.pipeline;
-  return static_cast<double>(setup.num_microbatches()) * (setup.layout.mesh().degree(link.axis) - 1) *
-         (of_a_block * std::ceil(blocks) + of_the_ends);
+  const int stage = config.layout.mesh().coordinates(link.to)[Axis::pp];
+  int passes = 0;  // of the ring, each with a message less than it has ranks
+  for (const Operation& operation : make_schedules(config, config.layout)[at(stage)])
+    passes += operation.tensor.passes();
+  return static_cast<double>(passes) * (config.layout.mesh().degree(link.axis) - 1);
 }
 
 Phase exchange_along(Axis axis) { return axis == Axis::dp ? Phase::data_comm : Phase::tensor_comm; }
 
 // The exposed exchange of the group, but for the share that it would take over the other links; and no more than each
 // message's delay.
-double cost_of_link_slow_at_start(const RecordedRun& run, const StepProfile& profile, const RunFacts::SlowLink& link) {
-  const double extra = link.seconds - link.typical_seconds;
+double cost_of_link_slow_at_start(const RecordedRun& run, const StepProfile& profile, const LinkTimes::Slow& link) {
+  const double extra = link.seconds - run.facts.links.typical(link.axis);
   const double exposed = min_of_group(run, profile, link.to, link.axis, exchange_along(link.axis));
   return std::min(exposed * extra / link.seconds, max_messages(run, link) * extra);
 }
 
 // Between stages find_slow_links() sees the messages of the steps themselves.
-bool is_reported_by_launch(const RecordedRun& run, const RunFacts::SlowLink& link) {
-  return link.axis != Axis::pp && std::max(link.from, link.to) < run.setup.layout.num_devices();
+bool is_reported_by_launch(const RecordedRun& run, const LinkTimes::Slow& link) {
+  return link.axis != Axis::pp && std::max(link.from, link.to) < run.config.layout.num_devices();
 }
 
 // Between replicas or tensor ranks: what the launch measured.
 void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  for (const RunFacts::SlowLink& link : run.facts.slow_links) {
+  for (const LinkTimes::Slow& link : run.facts.links.slow) {
     if (!is_reported_by_launch(run, link))
       continue;
     const Phase phase = exchange_along(link.axis);
-    const double extra = link.seconds - link.typical_seconds;
+    const double extra = link.seconds - run.facts.links.typical(link.axis);
     Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
     finding.seconds = cost_of_link_slow_at_start(run, profile, link);
     finding.title = fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other {}",
                                 link.from, link.to, 1e3 * extra, link.axis == Axis::dp ? "replicas" : "tensor ranks");
     finding.ranks = {link.from, link.to};
     finding.evidence = {fmt::format("a small message took {:.4g} ms at launch, over other links {:.4g} ms",
-                                    1e3 * link.seconds, 1e3 * link.typical_seconds),
+                                    1e3 * link.seconds, 1e3 * run.facts.links.typical(link.axis)),
                         fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase),
                                     min_of_group(run, profile, link.to, link.axis, phase)),
                         hosts_text(run, link.from, link.to)};
@@ -186,12 +187,12 @@ void find_data_stall(const StepProfile& profile, std::vector<Finding>& findings)
       fmt::format("average time of the slowest reader of a step, most often rank {}", profile.stalled_rank)};
   finding.changes = {{.setting = "data.train on a disk of the node, or files that fit into its memory",
                       .gain_seconds = profile.stall_seconds,
-                      .priced_by = "all of the phase `data`"}};
+                      .estimated_by = "all of the phase `data`"}};
   findings.push_back(std::move(finding));
 }
 
 void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const Index interval = run.setup.checkpoint_interval;
+  const Index interval = run.config.checkpoint.interval;
   Finding finding{.cause = Cause::checkpoint_stall,
                   .title = {},
                   .seconds = profile.checkpoint_seconds,
@@ -203,36 +204,36 @@ void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, s
                                   profile.checkpoint_seconds * static_cast<double>(std::max<Index>(1, interval)))};
   finding.changes = {{.setting = fmt::format("checkpoint.interval = {}", 4 * std::max<Index>(1, interval)),
                       .gain_seconds = profile.checkpoint_seconds * 3 / 4,
-                      .priced_by = "a save takes the same time, but there are a quarter as many"}};
+                      .estimated_by = "a save takes the same time, but there are a quarter as many"}};
   findings.push_back(std::move(finding));
 }
 
 void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (!run.is_predicted() || run.prediction->stages.size() != profile.stage_work.size())
+  if (!run.predicted_time || run.predicted_time->stages.size() != profile.stage_work.size())
     return;
   double least = std::numeric_limits<double>::infinity();  // of the ranks: what all of them are slower by
   std::vector<double> predictions;
   const StepProfile healthy = without_slow_ranks(profile);
   for (const RankProfile& rank : healthy.ranks) {
-    const PhaseSeconds& predicted = run.prediction->stages[at(rank.place[Axis::pp])].seconds;
+    const PhaseSeconds& predicted = run.predicted_time->stages[at(rank.place[Axis::pp])];
     const double seconds = predicted[Phase::forward] + predicted[Phase::backward];
     if (seconds <= 0)
       return;
     least = std::min(least, rank.compute() / seconds);
     predictions.push_back(seconds);
   }
-  if (least < 1 + std::max(slower_than_predicted, run.prediction->error_share))
+  if (least < 1 + std::max(slower_than_predicted, run.predicted_time->error_share))
     return;
   Finding finding{.cause = Cause::slow_compute, .title = {}, .size = least, .unit = "times as long"};
   finding.seconds = (least - 1) * median_of(predictions);
   finding.title = fmt::format("{} {:.0f} % longer than predicted",
                               profile.ranks.size() == 1 ? "the rank computes" : "all ranks compute", 100 * (least - 1));
-  finding.evidence = {fmt::format("the prediction is by {}", run.prediction->source)};
+  finding.evidence = {fmt::format("the prediction is by {}", run.predicted_time->source)};
   finding.changes = {{.setting =
                           "fewer threads than cores? another GEMM library (run.matmul)? other jobs on the nodes? "
                           "`espalier bench ops` measures this machine",
                       .gain_seconds = finding.seconds,
-                      .priced_by = "the prediction"}};
+                      .estimated_by = "the prediction"}};
   findings.push_back(std::move(finding));
 }
 
@@ -244,15 +245,15 @@ bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
 
 double min_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
   double least = std::numeric_limits<double>::infinity();
-  for (const int member : run.setup.layout.mesh().group(rank, axis))
+  for (const int member : run.config.layout.mesh().group(rank, axis))
     least = std::min(least, profile.ranks[at(member)].seconds[phase]);
   return least;
 }
 
 double seconds_of_slow_links(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis) {
-  const std::vector<int> group = run.setup.layout.mesh().group(rank, axis);
+  const std::vector<int> group = run.config.layout.mesh().group(rank, axis);
   double most = 0;
-  for (const RunFacts::SlowLink& link : run.facts.slow_links)
+  for (const LinkTimes::Slow& link : run.facts.links.slow)
     if (link.axis == axis && is_reported_by_launch(run, link) && std::ranges::find(group, link.to) != group.end())
       most = std::max(most, cost_of_link_slow_at_start(run, profile, link));
   return most;

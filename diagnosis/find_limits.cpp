@@ -13,6 +13,8 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/to_double.hpp"
+#include "training/config/emulation.hpp"
+#include "training/config/run_layout.hpp"
 
 namespace espalier {
 namespace {
@@ -44,25 +46,25 @@ std::vector<double> evened(const std::vector<double>& stages) {
 // The layers as balance_layers() would cut them, a block costing what it was measured to. `at_best` is the window of
 // equal stages: chunks of unlike lengths may fit together better by chance, which no cut is worth.
 Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
-  const RunSetup& setup = run.setup;
-  const auto parts = static_cast<int>(setup.layout.layers.size());
+  const RunConfig& config = run.config;
+  const auto parts = static_cast<int>(config.layout.layers.size());
   std::vector<LayerCosts> costs(at(parts));  // of a layer on each part
-  if (setup.emulated_forward + setup.emulated_backward <= 0)
+  if (!config.emulates_operations())
     for (int part = 0; part < parts; ++part)
-      costs[at(part)] =
-          layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(setup.layout.stage_of_part(part)));
+      costs[at(part)] = layer_flops(config.model.shape, config.sequence_length,
+                                    config.layout.recompute_of(config.layout.stage_of_part(part)));
   double all = costs.front().embedding + costs.back().head;
   for (int part = 0; part < parts; ++part)
-    all += to_double(setup.layout.layers[at(part)]) * costs[at(part)].block;
+    all += to_double(config.layout.layers[at(part)]) * costs[at(part)].block;
   const double seconds_of_one = std::accumulate(stages.begin(), stages.end(), 0.0) / all;
-  const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, costs);
+  const std::vector<Index> wanted = balance_layers(config.model.shape.num_layers, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
-    after[at(setup.layout.stage_of_part(part))] +=
-        seconds_of_one * costs[at(part)].block * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
+    after[at(config.layout.stage_of_part(part))] +=
+        seconds_of_one * costs[at(part)].block * to_double(wanted[at(part)] - config.layout.layers[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
-          .priced_by = "the simulated schedule with one layer moved"};
+          .estimated_by = "the simulated schedule with one layer moved"};
 }
 
 // Forward and backward alone, of the median rank of each stage.
@@ -87,7 +89,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
   const std::vector<double> computing = computing_of_stages(without_slow_ranks(profile), stages.size());
   if (computing[at(static_cast<int>(stage))] < (1 + uneven) * evened(computing).front())
     return;
-  const std::vector<Index> layers = run.setup.layers_of_stages();
+  const std::vector<Index> layers = run.config.layout.layers_of_stages();
   Finding finding{
       .cause = Cause::uneven_stages, .title = {}, .size = *slowest / even.front(), .unit = "times the mean"};
   const double at_best = window(run, profile, even);
@@ -111,7 +113,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
   }
   if (finding.changes.empty()) {
     const bool can_chunk =
-        run.setup.layout.virtual_stages == 1 && run.setup.shape.num_layers >= 2 * run.setup.layout.pipeline;
+        run.config.layout.virtual_stages == 1 && run.config.model.shape.num_layers >= 2 * run.config.layout.pipeline;
     finding.changes.push_back(
         {.setting = fmt::format("no other split of whole layers is better{}",
                                 can_chunk ? ": parallel.virtual_stages = 2 splits finer"
@@ -124,41 +126,41 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
 Change refilled(const RecordedRun& run, const std::string& setting, PipelineCosts costs, double tokens, double now) {
   return {.setting = setting,
           .gain_seconds = now - pipeline_time(costs).window / tokens,
-          .priced_by = fmt::format("the simulated schedule with the measured times{}",
-                                   tokens > 1 ? "; gain for the same number of tokens"
-                                   : costs.microbatches > run.setup.num_microbatches()
-                                       ? "; half as long for half as many sequences"
-                                       : ""),
+          .estimated_by = fmt::format("the simulated schedule with the measured times{}",
+                                      tokens > 1 ? "; gain for the same number of tokens"
+                                      : costs.microbatches > run.config.layout.num_microbatches()
+                                          ? "; half as long for half as many sequences"
+                                          : ""),
           .grows_batch = tokens > 1};
 }
 
 // Without those that change the number of micro-batches where the run has only some of its plan's.
 std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& costs) {
-  const RunSetup& setup = run.setup;
+  const RunConfig& config = run.config;
   const double now = pipeline_time(costs).window;
   std::vector<Change> changes;
-  if (setup.layout.micro_batch % 2 == 0 && !setup.is_part_of_a_step()) {
+  if (config.layout.micro_batch % 2 == 0 && !is_part_of_a_step(config)) {
     PipelineCosts finer = costs;
     finer.microbatches *= 2;
     for (auto& stage : finer.chunks)
       for (ChunkSeconds& chunk : stage)
         chunk = {chunk.forward / 2, chunk.backward_input / 2, chunk.backward_weight / 2};
     changes.push_back(
-        refilled(run, fmt::format("batch.micro_batch_size = {}", setup.layout.micro_batch / 2), finer, 1, now));
+        refilled(run, fmt::format("batch.micro_batch_size = {}", config.layout.micro_batch / 2), finer, 1, now));
   }
-  if (!setup.is_part_of_a_step()) {
+  if (!is_part_of_a_step(config)) {
     PipelineCosts longer = costs;
     longer.microbatches *= 2;
     changes.push_back(refilled(
         run,
-        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.layout.global_batch),
+        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * config.layout.global_batch),
         longer, 2, now));
   }
   if (costs.num_chunks() == 1 && costs.schedule == ScheduleKind::one_f_one_b) {
     PipelineCosts zero = costs;
     zero.schedule = ScheduleKind::zero_bubble;
     changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
-    if (setup.shape.num_layers >= 2 * setup.layout.pipeline) {
+    if (config.model.shape.num_layers >= 2 * config.layout.pipeline) {
       PipelineCosts chunked = costs;
       chunked.schedule = ScheduleKind::interleaved;
       for (auto& stage : chunked.chunks) {
@@ -193,18 +195,18 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   finding.seconds = time.window - time.busiest;
   finding.title =
       fmt::format("{} per replica are too few to fill {} stages ({}): each is idle for {:.0f} % of the pipeline's time",
-                  counted(costs.microbatches, "micro-batch"), stages.size(), to_string(run.setup.layout.schedule),
+                  counted(costs.microbatches, "micro-batch"), stages.size(), to_string(run.config.layout.schedule),
                   100 * time.idle_share);
   finding.evidence = {
       fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
       fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)",
                   median_of(measured))};
-  if (run.setup.is_part_of_a_step()) {
+  if (is_part_of_a_step(run.config)) {
     finding.title = "in the rehearsed part, " + finding.title;
     finding.evidence.insert(
         finding.evidence.begin(),
         fmt::format("only {} of the plan's {} micro-batches ran: in a whole step the same idle time is a smaller share",
-                    costs.microbatches, run.setup.planned_microbatches));
+                    costs.microbatches, run.config.emulate.planned_microbatches));
   }
   finding.changes = ways_to_fill(run, costs);
   findings.push_back(std::move(finding));
@@ -212,18 +214,18 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
 
 // Of a stage what the least of its replicas has: one slow link is a finding of its own.
 void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (run.setup.layout.pipeline < 2 || has_slow_stage_link(run, profile))
+  if (run.config.layout.pipeline < 2 || has_slow_stage_link(run, profile))
     return;
   Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::pipeline_comm);
   finding.title = fmt::format("{:.4g} s of a step go into messages between stages, not overlapped", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
-  const Index chunks = run.setup.layout.virtual_stages;
+  const Index chunks = run.config.layout.virtual_stages;
   if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
     finding.changes = {
         {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
          .gain_seconds = finding.seconds * (1 - to_double(fewer) / to_double(chunks)),
-         .priced_by = fmt::format("{} of {} messages remain; that the bubble grows is not counted", fewer, chunks)}};
+         .estimated_by = fmt::format("{} of {} messages remain; that the bubble grows is not counted", fewer, chunks)}};
   else
     finding.changes = {
         {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbouring stages on a node"}};
@@ -236,11 +238,11 @@ std::vector<Change> less_sharding(const Layout& layout, double seconds) {
   std::vector<Change> changes;
   const auto add = [&](const char* setting, const Layout& then) {
     if (messages(then) < messages(layout))
-      changes.push_back(
-          {.setting = setting,
-           .gain_seconds = seconds * (1 - messages(then) / messages(layout)),
-           .priced_by = fmt::format("{:g} instead of {:g} sums and gathers of a layer in a step; it takes more memory",
-                                    messages(then), messages(layout))});
+      changes.push_back({.setting = setting,
+                         .gain_seconds = seconds * (1 - messages(then) / messages(layout)),
+                         .estimated_by = fmt::format(
+                             "{:g} instead of {:g} sums and gathers of a layer in a step; it takes more memory",
+                             messages(then), messages(layout))});
   };
   Layout other = layout;
   other.keep_gathered = true;
@@ -251,43 +253,44 @@ std::vector<Change> less_sharding(const Layout& layout, double seconds) {
 }
 
 void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const RunSetup& setup = run.setup;
-  if (setup.layout.data == 1)
+  const RunConfig& config = run.config;
+  if (config.layout.data == 1)
     return;
   Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
   finding.title = fmt::format("{:.4g} s of a step go into {}summing gradients over {} replicas{}, not overlapped",
-                              finding.seconds, setup.layout.zero_stage == 3 ? "gathering weights and " : "",
-                              setup.layout.data, setup.layout.zero_stage >= 2 ? " in every micro-batch" : "");
+                              finding.seconds, config.layout.zero_stage == 3 ? "gathering weights and " : "",
+                              config.layout.data, config.layout.zero_stage >= 2 ? " in every micro-batch" : "");
   std::vector<double> bytes;
   for (const auto& rank : run.ranks)
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
-  if (setup.data_message_scale == 1)  // else how much they count depends on which groups they were sent in
+  if (message_scale(config.emulate, Axis::dp) ==
+      1)  // else how much they count depends on which groups they were sent in
     finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step",
                                     bytes_text(static_cast<std::size_t>(median_of(bytes))))};
   for (std::string& line : prediction_evidence(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
-  if (setup.layout.zero_stage >= 2)
-    finding.changes = less_sharding(setup.layout, finding.seconds);
-  else if (!setup.is_part_of_a_step())
+  if (config.layout.zero_stage >= 2)
+    finding.changes = less_sharding(config.layout, finding.seconds);
+  else if (!is_part_of_a_step(config))
     finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "
                                                "reduction; other steps, other learning rate)",
-                                               2 * setup.layout.global_batch),
+                                               2 * config.layout.global_batch),
                         .gain_seconds = finding.seconds / 2,
-                        .priced_by = "one reduction for twice the tokens; gain for the same number of tokens",
+                        .estimated_by = "one reduction for twice the tokens; gain for the same number of tokens",
                         .grows_batch = true}};
-  if (!setup.settings.rounds_gradients && is_16_bits(setup.layout.precision)) {
-    const double sums = to_double(setup.layout.sums_per_step());
-    const double share = 2 * sums / (4 * sums + 2 * to_double(setup.layout.gathers_per_step()));
+  if (!train_settings(config).rounds_gradients && is_16_bits(config.layout.precision)) {
+    const double sums = to_double(config.layout.sums_per_step());
+    const double share = 2 * sums / (4 * sums + 2 * to_double(config.layout.gathers_per_step()));
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",
          .gain_seconds = finding.seconds * share,
-         .priced_by = setup.layout.zero_stage == 0
-                          ? "half the bytes"
-                          : fmt::format("{:.0f} % fewer bytes: 2 instead of 4 per gradient, and the same 2 per "
-                                        "gathered weight",
-                                        100 * share)});
+         .estimated_by = config.layout.zero_stage == 0
+                             ? "half the bytes"
+                             : fmt::format("{:.0f} % fewer bytes: 2 instead of 4 per gradient, and the same 2 per "
+                                           "gathered weight",
+                                           100 * share)});
   }
   findings.push_back(std::move(finding));
 }
@@ -298,11 +301,11 @@ void find_optimizer(const RecordedRun& run, const StepProfile& profile, std::vec
     finding.seconds = finding.size = std::max(finding.seconds, rank.seconds[Phase::optimizer]);
   finding.title = fmt::format("the optimizer takes {:.4g} s of a step", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::optimizer);
-  const int replicas = run.setup.layout.data;
-  if (replicas > 1 && run.setup.layout.zero_stage == 0)
+  const int replicas = run.config.layout.data;
+  if (replicas > 1 && run.config.layout.zero_stage == 0)
     finding.changes = {{.setting = "parallel.zero_stage = 1",
                         .gain_seconds = finding.seconds * (1 - 1.0 / replicas),
-                        .priced_by = "each replica updates its share; gathering the weights is not counted"}};
+                        .estimated_by = "each replica updates its share; gathering the weights is not counted"}};
   findings.push_back(std::move(finding));
 }
 
@@ -330,11 +333,11 @@ double exposed_seconds(const RecordedRun& run, const StepProfile& profile, Axis 
 }
 
 std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase) {
-  if (!run.is_predicted())
+  if (!run.predicted_time)
     return {};
   double most = 0;
-  for (const RunPrediction::Stage& stage : run.prediction->stages)
-    most = std::max(most, stage.seconds[phase]);
+  for (const PhaseSeconds& stage : run.predicted_time->stages)
+    most = std::max(most, stage[phase]);
   return {fmt::format("predicted: {:.4g} s", most)};
 }
 

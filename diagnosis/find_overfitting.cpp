@@ -28,7 +28,7 @@ struct ValidationPoint {
 std::vector<ValidationPoint> validation_points(const RecordedRun& run) {
   std::vector<ValidationPoint> points;
   std::vector<double> training;
-  for (const RecordedStep& step : run.steps) {
+  for (const StepRecord& step : run.steps) {
     if (std::isfinite(step.loss))
       training.push_back(step.loss);
     if (!step.validation_loss || !std::isfinite(*step.validation_loss) || training.empty())
@@ -91,24 +91,24 @@ void find_overfitting(const RecordedRun& run, std::vector<Finding>& findings) {
 }
 
 void find_unfinished_warmup(const RecordedRun& run, std::vector<Finding>& findings) {
-  const RunSetup& setup = run.setup;
-  if (run.steps.empty() || setup.total_steps == 0 || run.record.state != "completed" ||
-      setup.warmup_steps < setup.total_steps)
+  const RunConfig& config = run.config;
+  if (run.steps.empty() || config.total_steps() == 0 || run.record.state != "completed" ||
+      config.optimizer.warmup_steps < config.total_steps())
     return;
-  const double peak = std::ranges::max(run.steps, {}, &RecordedStep::learning_rate).learning_rate;
-  if (peak >= rate_reached * setup.peak_learning_rate)
+  const double peak = std::ranges::max(run.steps, {}, &StepRecord::learning_rate).learning_rate;
+  if (peak >= rate_reached * config.optimizer.learning_rate)
     return;
   Finding finding{.cause = Cause::learning_rate,
                   .title = {},
-                  .size = peak / setup.peak_learning_rate,
+                  .size = peak / config.optimizer.learning_rate,
                   .unit = "of the peak",
                   .risk = 0.3};
   finding.title = fmt::format("the run ended during the warm-up: the learning rate reached {:.3g} of {:g}", peak,
-                              setup.peak_learning_rate);
-  finding.evidence = {fmt::format("the warm-up has {}, the run {}", counted(setup.warmup_steps, "step"),
-                                  counted(setup.total_steps, "step"))};
-  finding.changes = {
-      {.setting = fmt::format("optimizer.warmup_steps = {} (now {})", usual_warmup_steps(run), setup.warmup_steps)}};
+                              config.optimizer.learning_rate);
+  finding.evidence = {fmt::format("the warm-up has {}, the run {}", counted(config.optimizer.warmup_steps, "step"),
+                                  counted(config.total_steps(), "step"))};
+  finding.changes = {{.setting = fmt::format("optimizer.warmup_steps = {} (now {})", usual_warmup_steps(run),
+                                             config.optimizer.warmup_steps)}};
   findings.push_back(std::move(finding));
 }
 

@@ -42,7 +42,7 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
                                 : fmt::format("OMP_NUM_THREADS={}, or not set: then Espalier uses one thread per core",
                                               cores / ranks),
        .gain_seconds = finding.seconds,
-       .priced_by = "the CPU time that other threads took; waiting at barriers costs more"}};
+       .estimated_by = "the CPU time that other threads took; waiting at barriers costs more"}};
   // Then they are why all compute longer than predicted, which is no finding of its own.
   if (const auto slow = std::ranges::find(findings, Cause::slow_compute, &Finding::cause); slow != findings.end()) {
     finding.evidence.push_back(slow->title);
@@ -54,28 +54,28 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
 
 // fp64 proves, it does not train; fp32 is what there is where 16 bits have no units of their own.
 void find_wide_numbers(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const bool is_fp64 = run.setup.layout.precision == Precision::fp64;
-  const bool fp32_is_slow = run.facts.fast_16_bits && run.setup.shape.hidden_size >= min_hidden_size;
-  if (!is_fp64 && !(run.setup.layout.precision == Precision::fp32 && fp32_is_slow))
+  const bool is_fp64 = run.config.layout.precision == Precision::fp64;
+  const bool fp32_is_slow = run.facts.fast_16_bits && run.config.model.shape.hidden_size >= min_hidden_size;
+  if (!is_fp64 && !(run.config.layout.precision == Precision::fp32 && fp32_is_slow))
     return;
   const char* const narrower = run.facts.fast_16_bits ? "bf16" : "fp32";
   Finding finding{.cause = Cause::precision, .title = {}, .unit = "times the bytes of a number"};
   finding.size = is_fp64 && run.facts.fast_16_bits ? 4 : 2;
   finding.seconds = (1 - 1 / finding.size) * typical_compute(profile);
-  finding.title = fmt::format("the run computes in {}, {} times as wide as {}", to_string(run.setup.layout.precision),
+  finding.title = fmt::format("the run computes in {}, {} times as wide as {}", to_string(run.config.layout.precision),
                               finding.size, narrower);
   finding.evidence = {is_fp64 ? "fp64 is for tests of layouts; training does not need it"
                               : "this machine has matrix units for 16-bit types"};
   finding.changes = {{.setting = fmt::format("precision.compute = \"{}\"", narrower),
                       .gain_seconds = finding.seconds,
-                      .priced_by = "forward and backward in proportion to the bytes of a number, an upper bound"}};
+                      .estimated_by = "forward and backward in proportion to the bytes of a number, an upper bound"}};
   findings.push_back(std::move(finding));
 }
 
 }  // namespace
 
 void find_settings(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (run.setup.emulated_forward + run.setup.emulated_backward > 0)
+  if (run.config.emulates_operations())
     return;
   find_crowded_cores(run, profile, findings);
   find_wide_numbers(run, profile, findings);

@@ -143,13 +143,13 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
       finding.evidence.push_back(
           fmt::format("{} predicts {:.4g} s: the others are quicker while it leaves them more of "
                       "the host",
-                      run.prediction->source, *predicted));
+                      run.predicted_time->source, *predicted));
     const std::string what_slows = "other processes, ranks bound to the same cores, clock, temperature, memory errors";
     finding.changes = {{.setting = run.is_on_one_host() ? fmt::format("free the cores of rank {}: {}", rank, what_slows)
                                                         : fmt::format("remove {} from the job, or free its cores: {}",
                                                                       run.facts.host_of(rank), what_slows),
                         .gain_seconds = gain_of_healing(run, profile, replicas, rank, ratio),
-                        .priced_by = "the simulated schedule with only this rank as fast as the others"}};
+                        .estimated_by = "the simulated schedule with only this rank as fast as the others"}};
     findings.push_back(std::move(finding));
   }
   if (findings.size() - first < 2)

@@ -24,11 +24,11 @@ constexpr double norm_rise = 3;
 constexpr double skipped_share = 0.02;
 constexpr double collapse = 1024;
 
-void add_spikes(const RecordedRun& run, Cause cause, const char* what, double RecordedStep::*value, double min_rise,
+void add_spikes(const RecordedRun& run, Cause cause, const char* what, double StepRecord::*value, double min_rise,
                 std::vector<Finding>& findings) {
   std::vector<Index> steps;
   std::vector<double> values;
-  for (const RecordedStep& step : run.steps) {
+  for (const StepRecord& step : run.steps) {
     steps.push_back(step.times.step);
     values.push_back(step.*value);
   }
@@ -55,7 +55,7 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
 
 // The name of the first number of a step that is none; "" where there is none. Gradients that overflow the loss scale
 // of fp16 are no harm.
-std::string not_finite_in(const RecordedStep& step, bool scales_loss) {
+std::string not_finite_in(const StepRecord& step, bool scales_loss) {
   if (!std::isfinite(step.loss))
     return fmt::format("the loss is {}", step.loss);
   if (!std::isfinite(step.gradient_norm) && !scales_loss)
@@ -66,9 +66,9 @@ std::string not_finite_in(const RecordedStep& step, bool scales_loss) {
 }
 
 void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
-  const bool scales_loss = run.setup.layout.precision == Precision::fp16;
+  const bool scales_loss = run.config.layout.precision == Precision::fp16;
   const auto found = std::ranges::find_if(
-      run.steps, [&](const RecordedStep& step) { return !not_finite_in(step, scales_loss).empty(); });
+      run.steps, [&](const StepRecord& step) { return !not_finite_in(step, scales_loss).empty(); });
   if (found == run.steps.end())
     return;
   Finding finding{.cause = Cause::not_finite, .title = {}, .risk = 1, .verdict = "not finite"};
@@ -81,13 +81,13 @@ void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
 }
 
 void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
-  if (run.setup.layout.precision != Precision::fp16 || run.steps.empty())
+  if (run.config.layout.precision != Precision::fp16 || run.steps.empty())
     return;
-  double highest = run.setup.initial_loss_scale;
-  for (const RecordedStep& step : run.steps)
+  double highest = run.config.precision.loss_scale.initial;
+  for (const StepRecord& step : run.steps)
     highest = std::max(highest, step.loss_scale);
-  const RecordedStep& last = run.steps.back();
-  const bool lowest = last.loss_scale <= run.setup.minimum_loss_scale && last.loss_scale < highest;
+  const StepRecord& last = run.steps.back();
+  const bool lowest = last.loss_scale <= run.config.precision.loss_scale.minimum && last.loss_scale < highest;
   if (lowest || last.loss_scale * collapse <= highest) {
     Finding finding{
         .cause = Cause::loss_scale_collapse, .title = {}, .size = highest / last.loss_scale, .unit = "times lower"};
@@ -106,9 +106,9 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
   Index anomalies = 0;
   Index overflows = 0;
   Index before = run.steps.empty() || run.steps.front().times.step == 1 ? 0 : run.steps.front().skipped_steps;
-  for (const RecordedStep& step : run.steps) {
+  for (const StepRecord& step : run.steps) {
     if (step.skipped_steps > before)
-      ++(step.is_anomaly ? anomalies : overflows);
+      ++(step.is_anomaly() ? anomalies : overflows);
     before = step.skipped_steps;
   }
   const Index skipped = anomalies + overflows;
@@ -120,7 +120,7 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
   finding.risk = std::min(0.9, 0.2 + share);
   if (overflows > 0) {
     finding.evidence.push_back(
-        fmt::format("of {} a gradient overflowed {}", overflows, to_string(run.setup.layout.precision)));
+        fmt::format("of {} a gradient overflowed {}", overflows, to_string(run.config.layout.precision)));
     finding.changes = {{.setting = "precision.compute = \"bf16\""},
                        {.setting = "a longer precision.loss_scale_growth_interval"}};
   }
@@ -165,8 +165,8 @@ std::vector<Finding> find_instability(const RecordedRun& run) {
   find_divergence(run, findings);
   find_not_finite(run, findings);
   if (std::ranges::none_of(findings, [](const Finding& finding) { return finding.verdict == "diverged"; })) {
-    add_spikes(run, Cause::loss_spike, "loss", &RecordedStep::loss, loss_rise, findings);
-    add_spikes(run, Cause::gradient_spike, "gradient norm", &RecordedStep::gradient_norm, norm_rise, findings);
+    add_spikes(run, Cause::loss_spike, "loss", &StepRecord::loss, loss_rise, findings);
+    add_spikes(run, Cause::gradient_spike, "gradient norm", &StepRecord::gradient_norm, norm_rise, findings);
   }  // else they are parts of it
   find_loss_scale(run, findings);
   find_skipped_steps(run, findings);

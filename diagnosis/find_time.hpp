@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "diagnosis/finding.hpp"
-#include "diagnosis/recorded_setup.hpp"
+#include "diagnosis/recorded_config.hpp"
 #include "diagnosis/step_profile.hpp"
 #include "models/layout.hpp"
 
@@ -56,7 +56,7 @@ struct LayoutFit {
 };
 
 /// A device has what run.device_memory gives, else what the device of run.cluster has.
-LayoutFit fit_of(const RunSetup& setup, const Layout& layout);
+LayoutFit fit_of(const RunConfig& config, const Layout& layout);
 
 /// Choices of whoever started the run that make all of its ranks slow, whatever the layout: more threads than cores,
 /// numbers wider than training needs. None where operations are imitated.

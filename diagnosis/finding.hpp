@@ -52,10 +52,10 @@ Concern concern_of(Cause cause);
 
 /// Something to do about a finding.
 struct Change {
-  std::string setting;         ///< in config terms where there are any: "batch.micro_batch_size = 1"
-  double gain_seconds = 0;     ///< of a step; of one with as many tokens where the batch changes
-  std::string priced_by = {};  ///< how the gain was worked out; empty: it was not
-  bool grows_batch = false;    ///< a step has more sequences: other steps, another learning rate
+  std::string setting;            ///< in config terms where there are any: "batch.micro_batch_size = 1"
+  double gain_seconds = 0;        ///< of a step; of one with as many tokens where the batch changes
+  std::string estimated_by = {};  ///< how the gain was worked out; empty: it was not
+  bool grows_batch = false;       ///< a step has more sequences: other steps, another learning rate
 };
 
 struct Finding {

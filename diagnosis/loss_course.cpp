@@ -35,12 +35,12 @@ double LossCourse::chance(std::size_t count) const {
 
 LossCourse loss_course(const RecordedRun& run) {
   LossCourse course;
-  for (const RecordedStep& step : run.steps)
+  for (const StepRecord& step : run.steps)
     if (std::isfinite(step.loss)) {
       course.steps.push_back(step.times.step);
       course.losses.push_back(step.loss);
     }
-  course.guessing = std::log(static_cast<double>(std::max<Index>(2, run.setup.shape.vocab_size)));
+  course.guessing = std::log(static_cast<double>(std::max<Index>(2, run.config.model.shape.vocab_size)));
   course.frequencies = run.facts.unigram_loss;
   course.noise = scatter(course.losses);
   return course;

@@ -11,6 +11,7 @@
 #include "io/markup.hpp"
 #include "io/own_output.hpp"
 #include "io/pack/json_text.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 
@@ -32,10 +33,10 @@ std::string inside_script(const std::string& json) {
 
 std::uintmax_t bytes_of_records(const Path& run) {
   std::error_code error;
-  std::uintmax_t bytes = std::filesystem::file_size(run / "metrics.jsonl", error);
+  std::uintmax_t bytes = std::filesystem::file_size(run / RunFile::metrics, error);
   if (error)
     bytes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(run / "ranks", error))
+  for (const auto& entry : std::filesystem::directory_iterator(run / RunFolder::ranks, error))
     if (const std::uintmax_t more = entry.file_size(error); !error)
       bytes += more;
   return bytes;

@@ -15,6 +15,7 @@
 #include "diagnosis/thin_out.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "training/config/emulation.hpp"
 
 namespace espalier {
 namespace {
@@ -59,7 +60,7 @@ Diagnosis diagnosis_for_page(const RecordedRun& run, std::vector<std::string>& g
 }
 
 // The median of the finite values of those typical steps that have one; null of none.
-ReportJson typical(const RecordedRun& run, std::optional<double> (*value)(const RecordedStep&)) {
+ReportJson typical(const RecordedRun& run, std::optional<double> (*value)(const StepRecord&)) {
   std::vector<double> values;
   for (std::size_t i = first_typical_step(run.steps.size()); i < run.steps.size(); ++i)
     if (const std::optional<double> each = value(run.steps[i]); each && std::isfinite(*each))
@@ -69,9 +70,9 @@ ReportJson typical(const RecordedRun& run, std::optional<double> (*value)(const 
 
 // The last one, and the lowest with its step.
 ReportJson validation_head(const RecordedRun& run) {
-  const RecordedStep* last = nullptr;
-  const RecordedStep* lowest = nullptr;
-  for (const RecordedStep& step : run.steps)
+  const StepRecord* last = nullptr;
+  const StepRecord* lowest = nullptr;
+  for (const StepRecord& step : run.steps)
     if (step.validation_loss) {
       last = &step;
       if (lowest == nullptr || *step.validation_loss < *lowest->validation_loss)
@@ -89,7 +90,7 @@ ReportJson head_of(const RecordedRun& run) {
   using Maybe = std::optional<double>;
   if (run.steps.empty())
     return {};
-  const RecordedStep& last = run.steps.back();
+  const StepRecord& last = run.steps.back();
   return {{"steps", run.steps.size()},
           {"first_step", run.steps.front().times.step},
           {"last_step", last.times.step},
@@ -98,24 +99,22 @@ ReportJson head_of(const RecordedRun& run) {
           {"loss", {{"first", number_data(run.steps.front().loss)}, {"last", number_data(last.loss)}}},
           {"validation_loss", validation_head(run)},
           {"step_seconds",
-           {{"measured", typical(run, [](const RecordedStep& step) -> Maybe { return step.times.step_seconds; })},
-            {"predicted", run.is_predicted() ? number_data(run.prediction->step_seconds) : ReportJson()}}},
-          {"tokens_per_second", typical(run, [](const RecordedStep& step) -> Maybe { return step.tokens_per_second; })},
-          {"gemm_fraction", typical(run, [](const RecordedStep& step) -> Maybe { return step.gemm_fraction; })},
-          {"mfu", typical(run, [](const RecordedStep& step) { return step.mfu > 0.0 ? step.mfu : Maybe(); })}};
+           {{"measured", typical(run, [](const StepRecord& step) -> Maybe { return step.times.step_seconds; })},
+            {"predicted", run.predicted_time ? number_data(run.predicted_time->step_seconds) : ReportJson()}}},
+          {"tokens_per_second", typical(run, [](const StepRecord& step) -> Maybe { return step.tokens_per_second; })},
+          {"gemm_fraction", typical(run, [](const StepRecord& step) -> Maybe { return step.gemm_fraction; })},
+          {"mfu", typical(run, [](const StepRecord& step) { return step.mfu > 0.0 ? step.mfu : Maybe(); })}};
 }
 
 void add_fact(ReportJson& facts, std::string name, ReportJson value) {
   facts.push_back({{"name", std::move(name)}, {"value", std::move(value)}});
 }
 
-// What the trainer noted about itself and its machine, whatever it is: short values only.
+// What the trainer noted about itself and its machine: single values, where there are any.
 void add_noted_facts(const RecordedRun& run, ReportJson& facts) {
-  constexpr std::size_t longest = 200;
-  const nlohmann::json all = noted(run, "facts");
+  const nlohmann::json all = to_json(run.facts);
   for (const auto& [key, value] : all.items()) {
-    if (value.is_structured() || value.is_null() || (value.is_string() && value.get<std::string>().empty()) ||
-        value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).size() > longest)
+    if (value.is_structured() || value == 0 || value == "")
       continue;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', ' ');
@@ -124,28 +123,28 @@ void add_noted_facts(const RecordedRun& run, ReportJson& facts) {
 }
 
 ReportJson facts_of(const RecordedRun& run) {
-  const RunSetup& setup = run.setup;
+  const RunConfig& config = run.config;
   ReportJson facts = ReportJson::array();
   add_fact(facts, "model",
            fmt::format("{} parameters: {}, hidden {}, {}, vocabulary {}",
-                       count_text(static_cast<double>(num_parameters(setup.shape))),
-                       counted(setup.shape.num_layers, "layer"), setup.shape.hidden_size,
-                       counted(setup.shape.num_heads, "head"), setup.shape.vocab_size));
-  add_fact(facts, "layout", setup.layout.short_text());
+                       count_text(static_cast<double>(num_parameters(config.model.shape))),
+                       counted(config.model.shape.num_layers, "layer"), config.model.shape.hidden_size,
+                       counted(config.model.shape.num_heads, "head"), config.model.shape.vocab_size));
+  add_fact(facts, "layout", config.layout.short_text());
   add_fact(facts, "batch",
-           fmt::format("{} of {}, {} of {} a replica", counted(setup.layout.global_batch, "sequence"),
-                       counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
-                       setup.layout.micro_batch));
-  add_fact(facts, "precision", to_string(setup.layout.precision));
-  if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)
+           fmt::format("{} of {}, {} of {} a replica", counted(config.layout.global_batch, "sequence"),
+                       counted(config.sequence_length, "token"),
+                       counted(config.layout.num_microbatches(), "micro-batch"), config.layout.micro_batch));
+  add_fact(facts, "precision", to_string(config.layout.precision));
+  if (config.emulates_operations() || emulated_links(config.emulate).on())
     add_fact(facts, "emulated", "operations or links are slowed down to given times (--emulate)");
   add_fact(facts, "started",
            run.record.started + (run.record.starts > 1 ? fmt::format(", launch {}", run.record.starts) : ""));
   if (!run.record.ended.empty())
     add_fact(facts, "ended", run.record.ended);
   add_fact(facts, "host", run.record.host);
-  if (run.prediction && !run.prediction->source.empty())
-    add_fact(facts, "prediction", run.prediction->source);
+  if (run.predicted_time && !run.predicted_time->source.empty())
+    add_fact(facts, "prediction", run.predicted_time->source);
   add_noted_facts(run, facts);
   return facts;
 }
@@ -153,14 +152,14 @@ ReportJson facts_of(const RecordedRun& run) {
 // Behind the first, which is where the curves begin.
 ReportJson restarts_of(const RecordedRun& run) {
   ReportJson restarts = ReportJson::array();
-  for (const RecordedLaunch& launch : run.launches)
+  for (const LaunchRecord& launch : run.launches)
     if (launch.first_step > 1)
       restarts.push_back({{"first_step", launch.first_step}, {"changes", launch.changes}});
   return restarts;
 }
 
 ReportJson timeline_or_gap(const RecordedRun& run, std::vector<std::string>& gaps) {
-  if (run.traces.empty() && run.setup.trace_steps == 0)
+  if (run.traces.empty() && run.config.run.trace_steps == 0)
     gaps.emplace_back("no trace/: the timeline of a step is drawn for runs with run.trace_steps=1");
   try {
     return timeline_data(run);
@@ -182,18 +181,6 @@ ReportJson number_data(double value) {
 }
 
 std::size_t first_typical_step(std::size_t count) { return count <= 1 ? 0 : std::max<std::size_t>(1, count / 10); }
-
-nlohmann::json noted(const RecordedRun& run, const char* name) {
-  const nlohmann::json& details = run.record.details;
-  const auto found = details.is_object() ? details.find(name) : details.end();
-  return found != details.end() && found->is_object() ? *found : nlohmann::json::object();
-}
-
-double noted_number(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  const double number = found != object.end() && found->is_number() ? found->get<double>() : 0;
-  return number > 0 && number < 0x1p60 ? number : 0;
-}
 
 ReportJson report_data(const RecordedRun& run) {
   std::vector<std::string> gaps = run.gaps;

@@ -32,10 +32,4 @@ ReportJson number_data(double value);
 /// the first time.
 std::size_t first_typical_step(std::size_t count);
 
-/// What the trainer noted in the details of run.json under this name; an empty object where it is none.
-nlohmann::json noted(const RecordedRun& run, const char* name);
-
-/// A number of that; 0 where there is none.
-double noted_number(const nlohmann::json& object, const char* name);
-
 }  // namespace espalier

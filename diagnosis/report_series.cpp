@@ -18,11 +18,11 @@ constexpr std::size_t max_stages = 32;
 // Less than this share of a step nobody could see.
 constexpr double visible_share = 2e-3;
 
-using Value = std::optional<double> (*)(const RecordedStep&);
+using Value = std::optional<double> (*)(const StepRecord&);
 
 ReportJson curve(const RecordedRun& run, Value value) {
   std::vector<CurvePoint> points;
-  for (const RecordedStep& step : run.steps)
+  for (const StepRecord& step : run.steps)
     if (const auto y = value(step))
       points.push_back({static_cast<double>(step.times.step), *y});
   ReportJson curve = ReportJson::array();
@@ -63,7 +63,7 @@ ReportJson phase_seconds(const PhaseSeconds& seconds) {
 ReportJson saves(const RecordedRun& run) {
   Index count = 0;
   double seconds = 0;
-  for (const RecordedStep& step : run.steps)
+  for (const StepRecord& step : run.steps)
     if (const double save = finite(step.times.seconds[Phase::checkpoint]); save > 0) {
       ++count;
       seconds += save;
@@ -96,13 +96,13 @@ ReportJson series_data(const RecordedRun& run) {
     return {};
   using Maybe = std::optional<double>;
   ReportJson series{
-      {"loss", curve(run, [](const RecordedStep& step) -> Maybe { return step.loss; })},
-      {"validation_loss", curve(run, [](const RecordedStep& step) { return step.validation_loss; })},
-      {"learning_rate", curve(run, [](const RecordedStep& step) -> Maybe { return step.learning_rate; })},
-      {"gradient_norm", curve(run, [](const RecordedStep& step) -> Maybe { return step.gradient_norm; })},
-      {"tokens_per_second", curve(run, [](const RecordedStep& step) -> Maybe { return step.tokens_per_second; })}};
-  if (std::any_of(run.steps.begin(), run.steps.end(), [](const RecordedStep& step) { return step.loss_scale != 1; }))
-    series["loss_scale"] = curve(run, [](const RecordedStep& step) -> Maybe { return step.loss_scale; });
+      {"loss", curve(run, [](const StepRecord& step) -> Maybe { return step.loss; })},
+      {"validation_loss", curve(run, [](const StepRecord& step) { return step.validation_loss; })},
+      {"learning_rate", curve(run, [](const StepRecord& step) -> Maybe { return step.learning_rate; })},
+      {"gradient_norm", curve(run, [](const StepRecord& step) -> Maybe { return step.gradient_norm; })},
+      {"tokens_per_second", curve(run, [](const StepRecord& step) -> Maybe { return step.tokens_per_second; })}};
+  if (std::any_of(run.steps.begin(), run.steps.end(), [](const StepRecord& step) { return step.loss_scale != 1; }))
+    series["loss_scale"] = curve(run, [](const StepRecord& step) -> Maybe { return step.loss_scale; });
   return series;
 }
 
@@ -111,18 +111,18 @@ ReportJson phases_data(const RecordedRun& run) {
     return {};
   CurveColumns columns;
   std::vector<Phase> shown;
-  for (const RecordedStep& step : run.steps)
+  for (const StepRecord& step : run.steps)
     columns.x.push_back(static_cast<double>(step.times.step));
   for (std::size_t i = 0; i < num_phases; ++i) {
     const auto phase = static_cast<Phase>(i);
-    const bool visible = std::any_of(run.steps.begin(), run.steps.end(), [&](const RecordedStep& step) {
+    const bool visible = std::any_of(run.steps.begin(), run.steps.end(), [&](const StepRecord& step) {
       return step.times.seconds[phase] > visible_share * step.times.seconds.total();
     });
     if (!visible || phase == Phase::checkpoint)
       continue;
     shown.push_back(phase);
     std::vector<double>& column = columns.columns.emplace_back();
-    for (const RecordedStep& step : run.steps)
+    for (const StepRecord& step : run.steps)
       column.push_back(step.times.seconds[phase]);
   }
   const CurveColumns means = average_out(columns, max_columns);
@@ -142,30 +142,38 @@ ReportJson ranks_data(const RecordedRun& run) {
   for (const std::size_t rank : ranks_to_show(ranks))
     if (!run.ranks[rank].empty())
       rows.push_back({{"rank", rank},
-                      {"stage", run.setup.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp]},
+                      {"stage", run.config.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp]},
                       {"seconds", phase_seconds(ranks[rank])}});
   return {{"num_ranks", ranks.size()}, {"rows", rows}};
+}
+
+// From the trainer, at its end; zeros where it did not come to that, or the record is damaged.
+MeasuredMemory measured_memory(const RecordedRun& run) {
+  try {
+    return memory_in(run.record.details).value_or(MeasuredMemory());
+  } catch (const std::runtime_error&) {
+    return {};
+  }
 }
 
 // What libraries keep is counted as workspace, but nobody can predict it: it is a number of its own.
 ReportJson memory_data(const RecordedRun& run) {
   if (run.steps.empty())
     return {};
-  const nlohmann::json compared = noted(run, "memory");  // from the trainer, at its end
+  const MeasuredMemory compared = measured_memory(run);
   MemoryByCategory measured = run.steps.back().memory_peak;
   std::size_t& workspace = measured.bytes[static_cast<std::size_t>(Category::workspace)];
-  workspace -= std::min(workspace, static_cast<std::size_t>(noted_number(compared, "library_bytes_of_rank_0")));
+  workspace -= std::min(workspace, compared.library_bytes_of_rank_0);
   ReportJson predicted = ReportJson::array();
-  if (run.prediction)
-    for (const RunPrediction::Stage& stage : run.prediction->stages)
-      if (stage.memory.total() > 0 && predicted.size() < max_stages)
-        predicted.push_back(json_by_name<Category>(stage.memory.bytes));
+  for (const MemoryByCategory& stage : run.predicted_memory)
+    if (stage.total() > 0 && predicted.size() < max_stages)
+      predicted.push_back(json_by_name<Category>(stage.bytes));
   return {{"rank_0", json_by_name<Category>(measured.bytes)},
           {"rank_0_total", run.steps.back().memory_peak.total()},
           {"predicted", predicted},
-          {"peak_bytes", noted_number(compared, "peak_bytes")},
-          {"predicted_bytes", noted_number(compared, "predicted_bytes")},
-          {"library_bytes", noted_number(compared, "library_bytes")}};
+          {"peak_bytes", compared.peak.total()},
+          {"predicted_bytes", compared.predicted.total()},
+          {"library_bytes", compared.library_bytes}};
 }
 
 }  // namespace espalier

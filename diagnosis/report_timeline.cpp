@@ -27,7 +27,7 @@ std::vector<std::size_t> traced_ranks(const RecordedRun& run) {
     if (run.traces[rank].empty())
       continue;
     if (run.traces.size() > max_timelines) {
-      const PerAxis place = run.setup.layout.mesh().coordinates(static_cast<int>(rank));
+      const PerAxis place = run.config.layout.mesh().coordinates(static_cast<int>(rank));
       if (place[Axis::tp] != 0 || place[Axis::dp] != 0)
         continue;
     }
@@ -201,7 +201,7 @@ ReportJson timeline_data(const RecordedRun& run) {
   }
   return {{"step", *step},
           {"num_ranks", run.traces.size()},
-          {"has_stages", run.setup.layout.pipeline > 1},
+          {"has_stages", run.config.layout.pipeline > 1},
           {"idle_share", number_data(idle_share(rows))},
           {"rows", shown}};
 }

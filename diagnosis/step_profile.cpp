@@ -91,39 +91,41 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
 }
 
 void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
-  if (!run.is_predicted() || !run.is_on_one_host() || !run.prediction->calibrated)
+  if (!run.predicted_time || !run.is_on_one_host() || !run.predicted_time->calibrated)
     return;
-  profile.calibrated_error = run.prediction->error_share;
-  for (const RunPrediction::Stage& stage : run.prediction->stages)
-    profile.calibrated_compute.push_back(stage.seconds[Phase::forward] + stage.seconds[Phase::backward]);
+  profile.calibrated_error = run.predicted_time->error_share;
+  for (const PhaseSeconds& stage : run.predicted_time->stages)
+    profile.calibrated_compute.push_back(stage[Phase::forward] + stage[Phase::backward]);
 }
 
 // Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
-  const RunSetup& setup = run.setup;
-  const auto num_stages = at(setup.layout.pipeline);
+  const RunConfig& config = run.config;
+  const auto num_stages = at(config.layout.pipeline);
   profile.stage_work.assign(num_stages, 1);
   if (num_stages == 1)
     return;
-  if (run.is_predicted() && run.prediction->stages.size() == num_stages) {
-    const bool emulated = setup.emulated_forward + setup.emulated_backward > 0;
+  if (run.predicted_time && run.predicted_time->stages.size() == num_stages) {
+    const bool emulated = config.emulates_operations();
     profile.work_source = "prediction.json";
-    profile.work_tolerance =
-        emulated ? emulated_tolerance : std::clamp(run.prediction->error_share, predicted_tolerance, counted_tolerance);
+    profile.work_tolerance = emulated
+                                 ? emulated_tolerance
+                                 : std::clamp(run.predicted_time->error_share, predicted_tolerance, counted_tolerance);
     for (std::size_t stage = 0; stage < num_stages; ++stage) {
-      const PhaseSeconds& seconds = run.prediction->stages[stage].seconds;
+      const PhaseSeconds& seconds = run.predicted_time->stages[stage];
       profile.stage_work[stage] = seconds[Phase::forward] + seconds[Phase::backward];
     }
     return;
   }
   profile.work_source = "counted FLOPs";
   profile.work_tolerance = counted_tolerance;
-  const std::vector<Index> layers = setup.layers_of_stages();
+  const std::vector<Index> layers = config.layout.layers_of_stages();
   if (layers.empty())
     return;
   LayerCosts costs;  // the ends cost the same under every recomputation
   for (std::size_t stage = 0; stage < num_stages; ++stage) {
-    costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(static_cast<int>(stage)));
+    costs =
+        layer_flops(config.model.shape, config.sequence_length, config.layout.recompute_of(static_cast<int>(stage)));
     profile.stage_work[stage] = static_cast<double>(layers[stage]) * costs.block;
   }
   profile.stage_work.front() += costs.embedding;
@@ -136,9 +138,9 @@ StepProfile profile_steps(const RecordedRun& run) {
   StepProfile profile;
   std::tie(profile.first_step, profile.last_step) = steps_to_look_at(run);
   std::vector<std::vector<StepTimes>> ranks;
-  for (int rank = 0; rank < run.setup.layout.num_devices(); ++rank) {
+  for (int rank = 0; rank < run.config.layout.num_devices(); ++rank) {
     ranks.push_back(between(run.ranks[at(rank)], profile.first_step, profile.last_step));
-    profile.ranks.push_back(profile_rank(ranks.back(), run.setup.layout.mesh().coordinates(rank)));
+    profile.ranks.push_back(profile_rank(ranks.back(), run.config.layout.mesh().coordinates(rank)));
   }
   const std::vector<StepTimes>& root = ranks.front();
   profile.num_steps = static_cast<Index>(root.size());
@@ -153,8 +155,8 @@ StepProfile profile_steps(const RecordedRun& run) {
 }
 
 std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const StepProfile& profile) {
-  const auto replicas = at(run.setup.layout.data);
-  const auto stages = at(run.setup.layout.pipeline);
+  const auto replicas = at(run.config.layout.data);
+  const auto stages = at(run.config.layout.pipeline);
   std::vector<std::vector<double>> work(replicas, std::vector<double>(stages));
   std::vector<std::vector<double>> exchange(replicas, std::vector<double>(stages, 1e300));
   for (const RankProfile& rank : profile.ranks) {
@@ -178,10 +180,10 @@ PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile,
     compute += rank.compute();
   }
   const double forward_share = compute > 0 ? forward / compute : 1.0 / 3;
-  const auto chunks = static_cast<std::size_t>(run.setup.layout.virtual_stages);
+  const auto chunks = static_cast<std::size_t>(run.config.layout.virtual_stages);
   PipelineCosts costs;
-  costs.schedule = run.setup.layout.schedule;
-  costs.microbatches = run.setup.num_microbatches();
+  costs.schedule = run.config.layout.schedule;
+  costs.microbatches = run.config.layout.num_microbatches();
   const double parts = static_cast<double>(costs.microbatches) * static_cast<double>(chunks);
   for (const double seconds : stage_seconds) {
     const double each = seconds / parts;

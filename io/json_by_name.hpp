@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/axis.hpp"
+#include "io/json_fields.hpp"
 
 namespace espalier {
 
@@ -27,6 +28,25 @@ nlohmann::ordered_json json_by_axis(const std::array<Value, num_axes>& values) {
   for (const Axis axis : trained_axes)
     json[to_string(axis)] = values[static_cast<std::size_t>(axis)];
   return json;
+}
+
+/// The same read back: a number, or a count, for each name that the object has; 0 for the others.
+/// @throws std::runtime_error
+template <class Enum, std::size_t N>
+std::array<double, N> numbers_by_name(const nlohmann::json& json) {
+  std::array<double, N> values{};
+  for (std::size_t i = 0; i < N; ++i)
+    if (const char* const name = to_string(static_cast<Enum>(i)); json.contains(name))
+      values[i] = number_field(json, name);
+  return values;
+}
+
+template <class Enum, std::size_t N>
+std::array<std::size_t, N> counts_by_name(const nlohmann::json& json) {
+  std::array<std::size_t, N> values{};
+  for (std::size_t i = 0; i < N; ++i)
+    values[i] = field_or(json, to_string(static_cast<Enum>(i)), std::size_t{0}, count_range);
+  return values;
 }
 
 }  // namespace espalier

@@ -22,6 +22,7 @@ namespace espalier {
 inline constexpr IntegerRange count_range{0, Index{1} << 50};  ///< of steps, samples, tokens, bytes: sums of a few fit
 /// Of steps and samples. Times the largest batch (2^24) they fit into an Index.
 inline constexpr IntegerRange steps_range{0, Index{1} << 38};
+inline constexpr RealRange seconds_range{.min = 0, .max = 1e12};
 inline constexpr std::size_t longest_text = 4096;  ///< of a name or a sentence
 inline constexpr std::size_t longest_list = std::size_t{1} << 20;
 

@@ -123,6 +123,16 @@ double training_flops_per_token(const ModelConfig& config, Index sequence_length
   return 3 * forward_flops_per_token(config, sequence_length, attention_share);
 }
 
+double gemm_fraction(const ModelConfig& config, Index sequence_length, double tokens_per_second, double gemm_rate,
+                     double attention_share) {
+  return tokens_per_second * training_flops_per_token(config, sequence_length, attention_share) / gemm_rate;
+}
+
+double mfu(const ModelConfig& config, Index sequence_length, double tokens_per_second, double peak_rate,
+           double attention_share) {
+  return tokens_per_second * model_flops_per_token(config, sequence_length, attention_share) / peak_rate;
+}
+
 TensorCollectives tensor_collectives(const Work& work) {
   TensorCollectives counts;
   for (const CollectiveWork& collective : work.collectives) {

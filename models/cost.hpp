@@ -55,6 +55,14 @@ double forward_flops_per_token(const ModelConfig& config, Index sequence_length,
 /// Of forward and backward: three times the forward pass.
 double training_flops_per_token(const ModelConfig& config, Index sequence_length, double attention_share = 1);
 
+/// Share of the measured GEMM rate that the matmuls of a run reach. Rates are FLOP/s of all devices together.
+double gemm_fraction(const ModelConfig& config, Index sequence_length, double tokens_per_second, double gemm_rate,
+                     double attention_share = 1);
+
+/// Share of the devices' peak (model FLOPs utilization) [Chowdhery et al. 2022, appendix B].
+double mfu(const ModelConfig& config, Index sequence_length, double tokens_per_second, double peak_rate,
+           double attention_share = 1);
+
 /// FLOPs per token, forward and backward, of the items that a pipeline is cut between; the embedding multiplies
 /// nothing.
 LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompute recompute = Recompute::none);

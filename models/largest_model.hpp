@@ -13,6 +13,7 @@ namespace espalier {
 struct LargestModel {
   static constexpr Index vocabulary = std::numeric_limits<TokenId>::max();
   static constexpr Index positions = 1 << 24;
+  static constexpr Index batch = 1 << 24;  ///< sequences of a step
   static constexpr Index layers = 1 << 14;
   static constexpr Index channels = 1 << 18;  ///< of the residual stream; heads
   static constexpr Index ffn = 1 << 20;

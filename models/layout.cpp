@@ -44,6 +44,13 @@ int Layout::stage_of_part(int part) const {
   return part_of(stage, part / pipeline) == part ? stage : 2 * pipeline - 1 - part;  // else of zero_bubble_v's way back
 }
 
+std::vector<Index> Layout::layers_of_stages() const {
+  std::vector<Index> sums(static_cast<std::size_t>(pipeline));
+  for (int part = 0; part < num_parts(); ++part)
+    sums[static_cast<std::size_t>(stage_of_part(part))] += layers[static_cast<std::size_t>(part)];
+  return sums;
+}
+
 bool Layout::data_inside_pipeline() const {
   return std::ranges::find(order, Axis::dp) < std::ranges::find(order, Axis::pp);
 }

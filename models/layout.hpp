@@ -68,6 +68,8 @@ struct Layout {
   /// that the first stage has both ends of the model.
   int part_of(int stage, int chunk) const;
   int stage_of_part(int part) const;
+  /// Layers of each stage, all its chunks together. @pre `layers` is known
+  std::vector<Index> layers_of_stages() const;
   bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
 
   /// Do replicas lie nearer to each other than stages?

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/value_range.hpp"
+#include "models/largest_model.hpp"
 #include "models/layout.hpp"
 #include "models/model_ranges.hpp"
 
@@ -21,7 +22,7 @@ inline const std::vector<Precision> compute_types = {Precision::fp32, Precision:
 /// Of [batch].
 template <class L, class Visitor>
 void visit_batch(L& layout, Visitor&& v) {
-  constexpr IntegerRange batch_size{1, 1 << 24};
+  constexpr IntegerRange batch_size{1, LargestModel::batch};
   v.integer("global_batch_size", layout.global_batch, batch_size, "sequences per step, over all replicas");
   v.integer("micro_batch_size", layout.micro_batch, batch_size,
             "sequences per forward pass; not given: the largest divisor up to 8");

@@ -91,24 +91,32 @@ int AxisPlacement::num_nodes(const Cluster& cluster) const { return spread(clust
 
 bool crosses_nodes(const Cluster& cluster, const AxisPlacement& axis) { return axis.num_nodes(cluster) > 1; }
 
+LatencySteps latency_steps(Collective kind, int members, int nodes) {
+  const bool reduces_all = kind == Collective::all_reduce;
+  return {.inside = (reduces_all ? 2 : 1) * std::log2(members),
+          .between = nodes <= 1    ? 0
+                     : reduces_all ? 2 * std::ceil(std::log2(nodes))
+                                   : nodes - 1.0};
+}
+
+double passed_share(Collective kind, int ranks) {
+  return (kind == Collective::all_reduce ? 2.0 : 1.0) * (ranks - 1) / ranks;
+}
+
 double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
                           bool one_ring) {
   if (axis.size <= 1)
     return 0;
-  const double n = axis.size;
   const auto [nodes, members] = spread(cluster, axis);
   const double g = members;
-  const double k = nodes;
-  const bool reduces_all = kind == Collective::all_reduce;
   const double alone = std::max(cluster.network.alone, cluster.network.bandwidth);
-  const double bandwidth =
-      k > 1 && one_ring ? std::min(cluster.node.bandwidth, alone)
-      : k > 1 ? (g > 1 ? std::min(cluster.node.bandwidth, g * cluster.network.bandwidth) : cluster.network.bandwidth)
-              : cluster.node.bandwidth;
-  const double passes = reduces_all ? 2 : 1;
-  const double network_steps = k <= 1 ? 0 : reduces_all ? 2 * std::ceil(std::log2(k)) : k - 1;
-  const double latency = passes * std::log2(g) * cluster.node.latency + network_steps * cluster.network.latency;
-  return latency + passes * (n - 1) / n * bytes / bandwidth;
+  const double bandwidth = nodes > 1 && one_ring ? std::min(cluster.node.bandwidth, alone)
+                           : nodes > 1 ? (g > 1 ? std::min(cluster.node.bandwidth, g * cluster.network.bandwidth)
+                                                : cluster.network.bandwidth)
+                                       : cluster.node.bandwidth;
+  const LatencySteps steps = latency_steps(kind, members, nodes);
+  const double latency = steps.inside * cluster.node.latency + steps.between * cluster.network.latency;
+  return latency + passed_share(kind, axis.size) * bytes / bandwidth;
 }
 
 double all_to_all_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes, double copies, bool once) {

@@ -37,6 +37,18 @@ AxisPlacement expert_axis(const Layout& layout,
 /// The layout with what this cluster's nodes decide, see models/layout_rules.hpp.
 Layout with_shards(const Layout& layout, const Cluster& cluster);
 
+/// Messages of a collective that follow one another, each with the latency of its link.
+struct LatencySteps {
+  double inside = 0;   ///< nodes
+  double between = 0;  ///< nodes
+};
+/// @param members of a group on a node  @param nodes that the group touches
+LatencySteps latency_steps(Collective kind, int members, int nodes);
+
+/// What passes the link of each rank, of the bytes of the whole payload: 2 (n - 1) / n of an all_reduce, else half of
+/// that [nccl-tests, PERFORMANCE.md].
+double passed_share(Collective kind, int ranks);
+
 /// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.
 /// Ring: all_reduce moves 2 (n - 1) / n of it through each device, the others (n - 1) / n [nccl-tests, PERFORMANCE.md];
 /// a group that spans nodes with g members on each is bound by the lesser of the links inside and g network shares.

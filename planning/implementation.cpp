@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/implementation.hpp"
 
+#include <fmt/format.h>
+
 namespace espalier {
 
 Implementation espalier_implementation(bool on_host, const TrainSettings& settings) {
@@ -18,6 +20,13 @@ Implementation espalier_implementation(bool on_host, const TrainSettings& settin
   made.separate_documents = settings.separate_documents;
   made.copies_state = on_host && settings.copies_state;  // on a GPU the copy lies in the memory of the host
   return made;
+}
+
+std::string why_not_cudnn(const ModelConfig& model, bool separate_documents) {
+  if (model.attention_dropout > 0)
+    return fmt::format("its dropout (model.attention_dropout = {}) would differ between layouts",
+                       model.attention_dropout);
+  return separate_documents ? "it sees no document starts (data.documents = \"separate\")" : "";
 }
 
 TrainingTypes training_types(const Implementation& implementation, Precision precision) {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "core/scalars.hpp"
 #include "models/logit_rows.hpp"
 #include "models/rank_memory.hpp"
@@ -71,7 +73,6 @@ struct Implementation {
   Experts experts = {};
 };
 
-/// The program of this repository, on CPUs or on GPUs.
 /// Settings of `train` beside the layout, on which memory and messages depend. These are the defaults.
 struct TrainSettings {
   bool rounds_gradients = false;    ///< 16-bit types: gradients are sent in the compute type, not in fp32
@@ -81,7 +82,11 @@ struct TrainSettings {
   bool cudnn_attention = true;      ///< where it is built in
 };
 
+/// The program of this repository, on CPUs or on GPUs.
 Implementation espalier_implementation(bool on_host = false, const TrainSettings& settings = {});
+
+/// Why cuDNN cannot compute the attention of a model, in words; empty where it can.
+std::string why_not_cudnn(const ModelConfig& model, bool separate_documents);
 
 /// The types of a program that trains in this precision.
 TrainingTypes training_types(const Implementation& implementation, Precision precision);

@@ -20,7 +20,7 @@ std::size_t product_workspace(const Implementation& implementation, ScalarType c
 std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout& layout) {
   const ModelConfig& model = problem.model;
   if (!problem.implementation.cudnn_attention || activation_bytes(layout.precision) != 2 ||
-      problem.implementation.separate_documents || model.attention_dropout > 0)
+      !why_not_cudnn(model, problem.implementation.separate_documents).empty())
     return 0;
   return cudnn_workspace_bound({.batch = layout.micro_batch,
                                 .sequence_length = problem.sequence_length / layout.context,

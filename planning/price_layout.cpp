@@ -358,11 +358,10 @@ Layout with_layers(const PlanProblem& problem, Layout layout) {
   return layout;
 }
 
-// MFU counts attention without causality, as it is published; the GEMM fraction counts what is multiplied.
 FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices) {
-  const double flops = rate.is_measured ? training_flops_per_token(problem.model, problem.sequence_length)
-                                        : model_flops_per_token(problem.model, problem.sequence_length);
-  return {.share = tokens_per_second * flops / (rate.peak_flops * num_devices), .of_gemm_rate = rate.is_measured};
+  const auto share = rate.is_measured ? gemm_fraction : mfu;
+  return {.share = share(problem.model, problem.sequence_length, tokens_per_second, rate.peak_flops * num_devices, 1),
+          .of_gemm_rate = rate.is_measured};
 }
 
 LayoutPrice price_layout(const PlanProblem& problem, const Layout& layout, Effort effort) {

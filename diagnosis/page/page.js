@@ -53,8 +53,8 @@ function showFindings() {
       place.append(element("h3", {}, heading), list);
     }
     const cost = finding.seconds > 0 ? `${secondsText(finding.seconds)} of a step, ${percentText(finding.share, 0)}` : "";
-    const changes = finding.changes.map(change => change.priced_by
-      ? `${change.setting}: gains ${secondsText(change.gain_seconds)} a step (${change.priced_by})` : change.setting);
+    const changes = finding.changes.map(change => change.estimated_by
+      ? `${change.setting}: gains ${secondsText(change.gain_seconds)} a step (${change.estimated_by})` : change.setting);
     const lines = (name, texts) => texts.length ? element("ul", { class: name }, ...texts.map(text => element("li", {}, text))) : "";
     list.append(element("li", {}, element("b", {}, finding.title), cost && element("small", {}, cost),
       lines("evidence", finding.evidence), lines("changes", changes)));

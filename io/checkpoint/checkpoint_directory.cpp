@@ -140,7 +140,7 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
     return {};
   const std::optional<RunRecord> record = read_run_record(run);
   const std::string owner = record ? record->id : std::string();
-  std::vector<CheckpointEntry> entries = find_checkpoints(run / "checkpoints");
+  std::vector<CheckpointEntry> entries = find_checkpoints(run / RunFolder::checkpoints);
   of_others = owner.empty() ? 0 : std::erase_if(entries, [&](const CheckpointEntry& entry) {
     return may_be_of_another(entry, owner);
   });
@@ -150,12 +150,12 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
 bool is_hugging_face_directory(const Path& directory) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  return has("config.json") && !has("checkpoints") && !has("config.toml") && !has("manifest.json");
+  return has("config.json") && !has(RunFolder::checkpoints) && !has(RunFile::config) && !has("manifest.json");
 }
 
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
-  const Path checkpoints = given / "checkpoints";
+  const Path checkpoints = given / RunFolder::checkpoints;
   // Without its manifest the name still says that it was meant to be a checkpoint: the reader names what is missing.
   const bool is_one = std::filesystem::exists(given / "manifest.json", ignored) ||
                       (std::filesystem::is_directory(given, ignored) &&

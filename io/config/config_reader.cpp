@@ -109,6 +109,10 @@ void ConfigReader::refuse(std::string_view section, const std::string& reason) {
   leave(section);
 }
 
+bool ConfigReader::has(std::string_view section, std::string_view key) const {
+  return data_->given.contains({std::string(section), std::string(key)});
+}
+
 bool ConfigReader::was_refused(std::string_view section, std::string_view key) const {
   return data_->refused_keys.contains(display(section, key));
 }

@@ -63,6 +63,8 @@ class ConfigReader {
   /// None of the keys of this section is unknown: they are for others.
   void leave(std::string_view section);
 
+  bool has(std::string_view section, std::string_view key) const;
+
   /// Whatever is given of this section is one problem.
   void refuse(std::string_view section, const std::string& reason);
 

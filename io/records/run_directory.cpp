@@ -129,7 +129,8 @@ RunRecord run_record_from_json(const nlohmann::json& json) {
 
 std::optional<RunRecord> read_run_record(const Path& directory) {
   try {
-    return run_record_from_json(parse_json(read_file(directory / "run.json", ExitCode::data, LargestFile::record)));
+    return run_record_from_json(
+        parse_json(read_file(directory / RunFile::record, ExitCode::data, LargestFile::record)));
   } catch (const std::exception&) {  // absent or damaged: it is advisory
     return std::nullopt;
   }
@@ -155,7 +156,7 @@ void record_failure(const Path& directory, const std::string& cause, ExitCode co
     record->cause = cause;
     record->exit_code = static_cast<int>(code);
     record->ended = utc_now();
-    write_file_atomically(directory / "run.json", json_text(to_json(*record), 1) + "\n");
+    write_file_atomically(directory / RunFile::record, json_text(to_json(*record), 1) + "\n");
   } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
   }
 }
@@ -229,7 +230,7 @@ void RunDirectory::require_no_copy() const {
   const Path original = previous_->directory;
   const std::optional<RunRecord> record = read_run_record(original);
   if (!record || record->id != id_ || std::filesystem::equivalent(original, path_, ignored) ||
-      !std::filesystem::equivalent(original / "checkpoints", checkpoints(), ignored))
+      !std::filesystem::equivalent(original / RunFolder::checkpoints, checkpoints(), ignored))
     return;
   throw Error(ExitCode::usage,
               {.what = "the run directory is a copy, and both directories share one place for checkpoints",
@@ -334,12 +335,12 @@ void RunDirectory::begin_launch(const std::optional<std::string>& config_text) {
   write_record();
   make_directories(state());
   if (config_text)
-    write_file_atomically(path_ / "config.toml", *config_text);
+    write_file_atomically(path_ / RunFile::config, *config_text);
 }
 
 void RunDirectory::describe_lost() {
   std::error_code ignored;
-  const Path path = path_ / "run.json";
+  const Path path = path_ / RunFile::record;
   if (!previous_ && std::filesystem::exists(path, ignored))
     lost_ = fmt::format(
         "{} is damaged: the records of earlier launches are lost, so launches without progress (exit 93) are counted "
@@ -368,7 +369,7 @@ void RunDirectory::describe_unfinished() {
 }
 
 void RunDirectory::write_record() const {
-  write_file_atomically(path_ / "run.json", json_text(to_json(record_), 1) + "\n");
+  write_file_atomically(path_ / RunFile::record, json_text(to_json(record_), 1) + "\n");
 }
 
 void RunDirectory::update(const nlohmann::json& details) {

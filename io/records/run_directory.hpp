@@ -9,6 +9,7 @@
 
 #include "io/file.hpp"
 #include "io/records/progress_file.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 
@@ -75,9 +76,8 @@ class RunDirectory {
 
   const Path& path() const { return path_; }
   const std::string& id() const { return id_; }
-  Path checkpoints() const { return path_ / "checkpoints"; }
-  Path metrics() const { return path_ / "metrics.jsonl"; }
-  Path state() const { return path_ / "state"; }
+  Path checkpoints() const { return path_ / RunFolder::checkpoints; }
+  Path state() const { return path_ / RunFolder::state; }
 
   /// The record that the last launch left, before this one.
   const std::optional<RunRecord>& previous() const { return previous_; }

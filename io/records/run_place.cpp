@@ -11,16 +11,14 @@
 
 #include "core/error.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr std::array own_directories = {"state", "ranks", "trace", "incidents", "tensorboard"};
 constexpr std::array directories_of_systems = {"/",    "/bin", "/boot", "/dev",  "/dev/shm", "/etc",  "/home",
                                                "/lib", "/opt", "/proc", "/root", "/run",     "/sbin", "/srv",
                                                "/sys", "/tmp", "/usr",  "/var",  "/var/tmp"};
-constexpr std::array own_files = {"run.json",      "config.toml",     "metrics.jsonl", "metrics.csv",
-                                  "samples.jsonl", "prediction.json", "report.html"};
 
 // The place that it leads to may be one of another machine, or be gone.
 void require_place_of_link(const Path& link) {
@@ -39,8 +37,8 @@ void require_place_of_link(const Path& link) {
 // These files, and those in these directories, are written, removed and replaced by their names. Where a link leads,
 // they may be somebody else's.
 void require_no_links(const Path& run) {
-  std::vector<std::string> names(own_directories.begin(), own_directories.end());
-  names.insert(names.end(), own_files.begin(), own_files.end());
+  std::vector<std::string> names(RunFolder::own.begin(), RunFolder::own.end());
+  names.insert(names.end(), RunFile::all.begin(), RunFile::all.end());
   for (const std::string& name : names)
     require_no_link(run / name);
 }
@@ -49,16 +47,16 @@ void require_no_links(const Path& run) {
 // user's, and what a link leads to may be another run's.
 bool has_checkpoints_of_its_own(const Path& run) {
   std::error_code ignored;
-  return std::filesystem::is_directory(std::filesystem::symlink_status(run / "checkpoints", ignored)) &&
-         !find_checkpoints(run / "checkpoints").empty();
+  return std::filesystem::is_directory(std::filesystem::symlink_status(run / RunFolder::checkpoints, ignored)) &&
+         !find_checkpoints(run / RunFolder::checkpoints).empty();
 }
 
 void require_no_foreign_files(const Path& run) {
   std::error_code ignored;
   std::vector<Path> places;
-  for (const char* const name : own_files)
+  for (const char* const name : RunFile::all)
     places.push_back(run / name);
-  for (const char* const name : own_directories)
+  for (const char* const name : RunFolder::own)
     if (!std::filesystem::is_directory(run / name, ignored) || !std::filesystem::is_empty(run / name, ignored))
       places.push_back(run / name);
   for (const Path& place : places)
@@ -100,15 +98,15 @@ void require_no_link(const Path& path) {
 
 void require_only_files_of_a_run(const Path& run, bool is_known) {
   require_no_links(run);
-  require_place_of_link(run / "checkpoints");
+  require_place_of_link(run / RunFolder::checkpoints);
   if (!is_known && !has_checkpoints_of_its_own(run))
     require_no_foreign_files(run);
 }
 
 void require_writable_places(const Path& run, const std::string& id) {
   std::error_code ignored;
-  std::vector<std::string> names(own_directories.begin(), own_directories.end());
-  names.emplace_back("checkpoints");
+  std::vector<std::string> names(RunFolder::own.begin(), RunFolder::own.end());
+  names.emplace_back(RunFolder::checkpoints);
   for (const std::string& name : names) {
     const Path place = run / name;
     if (!std::filesystem::is_directory(place, ignored))

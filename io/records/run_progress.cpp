@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "io/records/progress_file.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 
@@ -32,7 +33,7 @@ bool is_sound(const RankProgress& progress, int rank) {
 
 std::vector<RankProgress> run_progress(const Path& run_directory) {
   std::vector<RankProgress> found;
-  for (const StoredProgress& stored : read_progress_files(run_directory / "state"))
+  for (const StoredProgress& stored : read_progress_files(run_directory / RunFolder::state))
     if (const auto progress = stored.as<RankProgress>(); progress && is_sound(*progress, stored.rank))
       found.push_back(*progress);
   return found;

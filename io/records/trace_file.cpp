@@ -27,8 +27,6 @@ constexpr int threads_per_track = 100;  // at most: a step of tids
 
 std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
-Path rank_path(const Path& directory, int rank) { return directory / fmt::format("rank-{:05}.json", rank); }
-
 // Times are integers here: two events that touch do not overlap after rounding.
 struct Span {
   const TimelineEvent* event;
@@ -116,6 +114,8 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
 
 }  // namespace
 
+Path trace_path(const Path& directory, int rank) { return directory / fmt::format("rank-{:05}.json", rank); }
+
 std::string trace_process_name(int rank, int stage, int replica, int tensor) {
   return fmt::format("rank {}: stage {}, replica {}, tensor {}", rank, stage, replica, tensor);
 }
@@ -147,7 +147,7 @@ void write_trace(const Path& directory, int rank, const std::string& process_nam
                       span.event->chunk, span.event->microbatch));
   }
   make_directories(directory);
-  write_file_atomically(rank_path(directory, rank), text + footer);
+  write_file_atomically(trace_path(directory, rank), text + footer);
 }
 
 std::vector<int> merge_traces(const Path& directory, int num_ranks) {
@@ -156,7 +156,7 @@ std::vector<int> merge_traces(const Path& directory, int num_ranks) {
   for (int rank = 0; rank < num_ranks; ++rank) {
     std::string part;
     try {
-      part = read_file(rank_path(directory, rank), ExitCode::data);
+      part = read_file(trace_path(directory, rank), ExitCode::data);
     } catch (const Error&) {
       // found below: no header
     }

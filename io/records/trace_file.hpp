@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+/// DIRECTORY/rank-00003.json
+Path trace_path(const Path& directory, int rank);
+
 /// "rank 3: stage 1, replica 0, tensor 1"
 std::string trace_process_name(int rank, int stage, int replica, int tensor);
 

@@ -12,10 +12,10 @@ namespace espalier::test {
 
 inline RecordedRun calm_run(Index num_steps) {
   RecordedRun run = SimulatedRun(1, 1, 1, 4, {2}).run;
-  const RecordedStep line = run.steps.back();
+  const StepRecord line = run.steps.back();
   run.steps.clear();
   for (Index i = 1; i <= num_steps; ++i) {
-    RecordedStep step = line;
+    StepRecord step = line;
     step.times.step = i;
     step.loss = 4 - 0.01 * static_cast<double>(i) + 0.03 * std::sin(7.0 * static_cast<double>(i));
     step.gradient_norm = 1 + 0.2 * std::cos(3.0 * static_cast<double>(i));
@@ -34,10 +34,10 @@ inline RecordedRun run_with_losses(const std::vector<double>& losses) {
 // What a vocabulary of 256 and its frequencies are worth: 5.545 and 3.4 nats.
 inline RecordedRun run_of_bytes(const std::vector<double>& losses) {
   RecordedRun run = run_with_losses(losses);
-  run.setup.shape.vocab_size = 256;
-  run.setup.shape.hidden_size = 64;
-  run.setup.shape.ffn_hidden_size = 256;
-  run.setup.warmup_steps = 20;
+  run.config.model.shape.vocab_size = 256;
+  run.config.model.shape.hidden_size = 64;
+  run.config.model.shape.ffn_hidden_size = 256;
+  run.config.optimizer.warmup_steps = 20;
   run.facts.unigram_loss = 3.4;
   return run;
 }

@@ -32,23 +32,24 @@ class SimulatedRun {
   SimulatedRun(int tensor, int data, int pipeline, Index microbatches, std::vector<Index> layers,
                const SimulatedFaults& faults = {})
       : faults_(faults) {
-    RunSetup& setup = run.setup;
-    setup.layout.tensor = tensor;
-    setup.layout.data = data;
-    setup.layout.pipeline = pipeline;
-    setup.shape.num_layers = 0;
+    RunConfig& config = run.config;
+    config.layout.tensor = tensor;
+    config.layout.data = data;
+    config.layout.pipeline = pipeline;
+    config.model.shape = {};
+    config.model.shape.num_layers = 0;
     for (const Index count : layers)
-      setup.shape.num_layers += count;
-    setup.layout.layers = pipeline > 1 ? layers : std::vector<Index>();
-    setup.layout.micro_batch = 2;
-    setup.layout.global_batch = 2 * microbatches * data;
-    setup.sequence_length = 128;
-    setup.emulated_forward = layer_forward;
-    setup.emulated_backward = 2 * layer_forward;
-    setup.peak_learning_rate = 1e-3;
-    setup.warmup_steps = 100;
-    setup.clip_grad_norm = 1;
-    setup.checkpoint_interval = faults.save > 0 ? 2 : 0;
+      config.model.shape.num_layers += count;
+    config.layout.layers = layers;
+    config.layout.micro_batch = 2;
+    config.layout.global_batch = 2 * microbatches * data;
+    config.sequence_length = 128;
+    config.emulate.forward = layer_forward;
+    config.emulate.backward_input = 2 * layer_forward;
+    config.optimizer.learning_rate = 1e-3;
+    config.optimizer.warmup_steps = 100;
+    config.optimizer.clip_grad_norm = 1;
+    config.checkpoint.interval = faults.save > 0 ? 2 : 0;
     run.directory = "simulated";
     run.record.state = "completed";
     simulate_step(layers);
@@ -71,32 +72,33 @@ class SimulatedRun {
 
   // As much work as was planned, in a step of the length that it came to.
   void predict_work(const std::vector<Index>& layers) {
-    RunPrediction& prediction = run.prediction.emplace();
+    TimePrediction& prediction = run.predicted_time.emplace();
     prediction.step_seconds = step_seconds;
     prediction.source = "a test";
     for (const Index count : layers) {
-      RunPrediction::Stage& stage = prediction.stages.emplace_back();
-      const auto operations = static_cast<double>(count * run.setup.num_microbatches());
-      stage.seconds[Phase::forward] = layer_forward * operations;
-      stage.seconds[Phase::backward] = 2 * layer_forward * operations;
+      PhaseSeconds& seconds = prediction.stages.emplace_back();
+      const auto operations = static_cast<double>(count * run.config.layout.num_microbatches());
+      seconds[Phase::forward] = layer_forward * operations;
+      seconds[Phase::backward] = 2 * layer_forward * operations;
     }
   }
 
   // The slowest tensor rank sets the pace of its stage; the others wait in collectives.
   void simulate_step(const std::vector<Index>& layers) {
-    const RunSetup& setup = run.setup;
-    const int stages = setup.layout.pipeline;
-    const auto lists = make_schedules(
-        {.stages = stages, .microbatches = static_cast<int>(setup.num_microbatches()), .ties_embeddings = false});
-    std::vector<double> ends(at(setup.layout.data));
-    std::vector<StepTimes> times(at(setup.layout.num_devices()));
-    for (int replica = 0; replica < setup.layout.data; ++replica) {
+    const RunConfig& config = run.config;
+    const int stages = config.layout.pipeline;
+    const auto lists = make_schedules({.stages = stages,
+                                       .microbatches = static_cast<int>(config.layout.num_microbatches()),
+                                       .ties_embeddings = false});
+    std::vector<double> ends(at(config.layout.data));
+    std::vector<StepTimes> times(at(config.layout.num_devices()));
+    for (int replica = 0; replica < config.layout.data; ++replica) {
       const auto rank_of = [&](int stage, int tensor) {
-        return setup.layout.mesh().rank_at(PerAxis::coordinates(tensor, replica, stage));
+        return config.layout.mesh().rank_at(PerAxis::coordinates(tensor, replica, stage));
       };
       const auto of_stage = [&](int stage, OperationKind kind) {
         double longest = 0;
-        for (int tensor = 0; tensor < setup.layout.tensor; ++tensor)
+        for (int tensor = 0; tensor < config.layout.tensor; ++tensor)
           longest = std::max(longest, operation(rank_of(stage, tensor), layers[at(stage)], kind));
         return longest;
       };
@@ -109,9 +111,9 @@ class SimulatedRun {
                       }});
       ends[at(replica)] = simulation.makespan;
       for (int stage = 0; stage < stages; ++stage)
-        for (int tensor = 0; tensor < setup.layout.tensor; ++tensor) {
+        for (int tensor = 0; tensor < config.layout.tensor; ++tensor) {
           const int rank = rank_of(stage, tensor);
-          const double m = static_cast<double>(setup.num_microbatches());
+          const double m = static_cast<double>(config.layout.num_microbatches());
           PhaseSeconds& seconds = times[at(rank)].seconds;
           seconds[Phase::forward] = m * operation(rank, layers[at(stage)], OperationKind::forward);
           seconds[Phase::backward] = m * operation(rank, layers[at(stage)], OperationKind::backward);
@@ -125,8 +127,8 @@ class SimulatedRun {
     }
     const double pipelines = *std::max_element(ends.begin(), ends.end());
     step_seconds = pipelines + faults_.reduction + faults_.tensor + faults_.stall;
-    for (int rank = 0; rank < setup.layout.num_devices(); ++rank) {
-      const double waits = pipelines - ends[at(setup.layout.mesh().coordinates(rank)[Axis::dp])];
+    for (int rank = 0; rank < config.layout.num_devices(); ++rank) {
+      const double waits = pipelines - ends[at(config.layout.mesh().coordinates(rank)[Axis::dp])];
       times[at(rank)].seconds[Phase::data_comm] = faults_.reduction + waits;
       times[at(rank)].seconds[Phase::data] = faults_.stall;
       times[at(rank)].step_seconds = step_seconds;
@@ -142,7 +144,7 @@ class SimulatedRun {
         each.step = step;
         each.seconds[Phase::checkpoint] = step % 2 == 1 ? faults_.save : 0;
       }
-      RecordedStep line;
+      StepRecord line;
       line.loss = 5 - 0.05 * static_cast<double>(step);
       line.gradient_norm = 1 + 0.01 * static_cast<double>(step % 3);
       line.learning_rate = 1e-3;

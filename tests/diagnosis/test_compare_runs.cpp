@@ -55,7 +55,7 @@ TEST(CompareRuns, FindingsOfOneCauseAreNotSummed) {
   for (auto& rank : after.run.ranks)
     for (StepTimes& times : rank)
       times.step_seconds *= 1.2;
-  for (RecordedStep& line : after.run.steps)
+  for (StepRecord& line : after.run.steps)
     line.times.step_seconds *= 1.2;
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_EQ(diagnosis.comparison->explained_by, Cause::slow_rank);
@@ -74,11 +74,11 @@ TEST(CompareRuns, DifferencesAreRankedAndTheTextIsCut) {
   SimulatedRun after(1, 2, 1, 4, {2});
   after.run.facts.cpu = "another one";
   after.run.facts.program = "espalier 2";
-  after.run.config =
+  after.run.config_text =
       "[checkpoint]\ninterval = 7\n[batch]\nmicro_batch_size = 3\n[data]\nseed = 1\n[optimizer]\nlearning_rate = "
       "0.06\n[model]\nnum_layers = 4\n";
   for (int key = 0; key < 9; ++key)
-    after.run.config += fmt::format("key_{} = 1\n", key);
+    after.run.config_text += fmt::format("key_{} = 1\n", key);
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   std::vector<std::string> names;
   for (const Difference& each : diagnosis.comparison->differences)
@@ -108,26 +108,26 @@ RecordedRun priced_run(const PlanProblem& problem, const Layout& layout, double 
   RecordedRun run;
   run.directory = fmt::format("30b-on-{}", layout.num_devices());
   run.record.state = "completed";
-  RunSetup& setup = run.setup;
-  setup.layout.tensor = layout.tensor;
-  setup.layout.data = layout.data;
-  setup.layout.pipeline = layout.pipeline;
-  setup.layout.micro_batch = layout.micro_batch;
-  setup.layout.global_batch = layout.global_batch;
-  setup.sequence_length = problem.sequence_length;
-  setup.shape.num_layers = problem.model.num_layers;
-  setup.layout.layers.assign(static_cast<std::size_t>(layout.pipeline), problem.model.num_layers / layout.pipeline);
-  setup.layout.precision = Precision::bf16;
-  setup.clip_grad_norm = 1;
-  setup.peak_learning_rate = learning_rate;
-  setup.warmup_steps = 500;
+  RunConfig& config = run.config;
+  config.layout.tensor = layout.tensor;
+  config.layout.data = layout.data;
+  config.layout.pipeline = layout.pipeline;
+  config.layout.micro_batch = layout.micro_batch;
+  config.layout.global_batch = layout.global_batch;
+  config.sequence_length = problem.sequence_length;
+  config.model.shape.num_layers = problem.model.num_layers;
+  config.layout.layers.assign(static_cast<std::size_t>(layout.pipeline), problem.model.num_layers / layout.pipeline);
+  config.layout.precision = Precision::bf16;
+  config.optimizer.clip_grad_norm = 1;
+  config.optimizer.learning_rate = learning_rate;
+  config.optimizer.warmup_steps = 500;
   StepTimes times{.step_seconds = price.step_seconds, .seconds = price.seconds};
   run.ranks.resize(static_cast<std::size_t>(layout.num_devices()));
   for (Index step = 1; step <= 200; ++step) {
     times.step = step;
     for (auto& rank : run.ranks)
       rank.push_back(times);
-    RecordedStep line;
+    StepRecord line;
     line.loss = 6 - 0.01 * static_cast<double>(step);
     line.gradient_norm = 1;
     line.learning_rate = learning_rate;
@@ -198,7 +198,7 @@ TEST(CompareRuns, RateThatFollowsTheBatchIsLeftAlone) {
   EXPECT_THAT(findings[0].evidence[1],
               HasSubstr("between 0.25 times (the ratio of the batches) and 0.5 times (its square root)"));
   const double risk = findings[0].risk;
-  after.run.setup.peak_learning_rate = 0.0005;
+  after.run.config.optimizer.learning_rate = 0.0005;
   findings = find_effective_batch(before.run, after.run, false);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_LT(findings[0].risk, risk);

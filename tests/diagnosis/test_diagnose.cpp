@@ -50,7 +50,7 @@ TEST(Diagnose, SlowLink) {
 // Sets how long the messages to a stage are on their way, and what waiting for them takes of a step.
 void set_messages(RecordedRun& run, int stage, double activations, double gradients, double seconds) {
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
-    if (run.setup.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp] == stage)
+    if (run.config.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp] == stage)
       for (StepTimes& step : run.ranks[rank]) {
         step.activation_transit = activations;
         step.gradient_transit = gradients;
@@ -61,7 +61,7 @@ void set_messages(RecordedRun& run, int stage, double activations, double gradie
 
 TEST(Diagnose, LinksBetweenNodesAreNotSlowLinks) {
   SimulatedRun simulated(1, 1, 8, 32, std::vector<Index>(8, 2));
-  simulated.run.setup.links.ranks_per_node = 4;
+  simulated.run.config.emulate.ranks_per_node = 4;
   set_messages(simulated.run, 3, 2e-4, 4e-3, 0);  // stages 3 and 4 are on different nodes
   set_messages(simulated.run, 4, 4e-3, 2e-4, 0);
   EXPECT_EQ(find(diagnose(simulated.run), Cause::slow_link), nullptr);
@@ -88,8 +88,8 @@ TEST(Diagnose, SlowCableOfTwoStages) {
 TEST(Diagnose, FewerChunksSaveTheMessagesThatGo) {
   for (const auto& [chunks, fewer, share] : {std::tuple{3, 2, 1.0 / 3}, {2, 1, 1.0 / 2}}) {
     SimulatedRun simulated(1, 1, 2, 32, {6, 6});
-    simulated.run.setup.layout.virtual_stages = chunks;
-    simulated.run.setup.layout.schedule = ScheduleKind::interleaved;
+    simulated.run.config.layout.virtual_stages = chunks;
+    simulated.run.config.layout.schedule = ScheduleKind::interleaved;
     const double seconds = 0.4 * simulated.step_seconds;
     set_messages(simulated.run, 0, 0, 0.05, seconds);
     set_messages(simulated.run, 1, 0.05, 0, seconds);
@@ -99,13 +99,19 @@ TEST(Diagnose, FewerChunksSaveTheMessagesThatGo) {
     const Change& change = messages->changes.front();
     EXPECT_EQ(change.setting, fmt::format("parallel.virtual_stages = {}", fewer));
     EXPECT_NEAR(change.gain_seconds, share * messages->seconds, 1e-9);
-    EXPECT_TRUE(change.priced_by.starts_with(fmt::format("{} of {} messages remain", fewer, chunks)));
+    EXPECT_TRUE(change.estimated_by.starts_with(fmt::format("{} of {} messages remain", fewer, chunks)));
   }
+}
+
+// From rank 2 to rank 1, where others take 0.1 ms.
+void set_slow_link(RecordedRun& run, double seconds) {
+  run.facts.links.typical_seconds.fill(1e-4);
+  run.facts.links.slow = {{.axis = Axis::dp, .from = 2, .to = 1, .seconds = seconds}};
 }
 
 TEST(Diagnose, SlowLinkBetweenReplicas) {
   SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 0.1});
-  simulated.run.facts.slow_links = {{Axis::dp, 2, 1, 0.1, 1e-4}};
+  set_slow_link(simulated.run, 0.1);
   const Diagnosis diagnosis = diagnose(simulated.run);
   ASSERT_EQ(first(diagnosis).cause, Cause::slow_link) << first(diagnosis).title;
   EXPECT_EQ(first(diagnosis).ranks, (std::vector<int>{2, 1}));
@@ -117,7 +123,7 @@ TEST(Diagnose, SlowLinkBetweenReplicas) {
 // A millisecond a message is not most of an exchange of gigabytes.
 TEST(Diagnose, SlowLinkCostsNoMoreThanItsMessages) {
   SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 2});
-  simulated.run.facts.slow_links = {{Axis::dp, 2, 1, 1.1e-3, 1e-4}};
+  set_slow_link(simulated.run, 1.1e-3);
   for (auto& steps : simulated.run.ranks)
     for (StepTimes& step : steps)
       step.bytes_sent[static_cast<std::size_t>(Axis::dp)] = 32u << 20;
@@ -137,7 +143,7 @@ TEST(Diagnose, AdviceIsForTheHostsThatThereAre) {
     for (SimulatedRun* const simulated : {&rank, &link}) {
       simulated->run.facts.hosts = one_host ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"};
       simulated->run.facts.host_of_rank = one_host ? std::vector<std::size_t>(4) : std::vector<std::size_t>{0, 1, 0, 1};
-      simulated->run.setup.links.ranks_per_node = 4;
+      simulated->run.config.emulate.ranks_per_node = 4;
     }
     const std::string of_rank = first(diagnose(rank.run)).changes.front().setting;
     EXPECT_EQ(of_rank.starts_with(one_host ? "free the cores of rank 1" : "remove b from the job"), true) << of_rank;
@@ -149,7 +155,7 @@ TEST(Diagnose, AdviceIsForTheHostsThatThereAre) {
 // Of a rehearsal that runs some of the plan's micro-batches, their number is no choice.
 TEST(Diagnose, BubbleOfARehearsalIsThatOfItsPart) {
   SimulatedRun simulated(1, 2, 4, 4, {2, 2, 2, 2}, {.reduction = 0.3});
-  simulated.run.setup.planned_microbatches = 64;
+  simulated.run.config.emulate.planned_microbatches = 64;
   const Diagnosis diagnosis = diagnose(simulated.run);
   const Finding* const bubble = find(diagnosis, Cause::bubble);
   ASSERT_NE(bubble, nullptr);
@@ -158,7 +164,7 @@ TEST(Diagnose, BubbleOfARehearsalIsThatOfItsPart) {
   for (const Finding& finding : diagnosis.findings)
     for (const Change& change : finding.changes)
       EXPECT_THAT(change.setting, Not(HasSubstr("batch.")));
-  simulated.run.setup.planned_microbatches = 4;
+  simulated.run.config.emulate.planned_microbatches = 4;
   const Diagnosis whole = diagnose(simulated.run);
   const std::vector<Change>& changes = find(whole, Cause::bubble)->changes;
   EXPECT_TRUE(std::any_of(changes.begin(), changes.end(),
@@ -233,15 +239,15 @@ TEST(Diagnose, ExposedReduction) {
   ASSERT_EQ(first(diagnosis).cause, Cause::gradient_reduction) << first(diagnosis).title;
   expect_within_20_percent(first(diagnosis).seconds, 0.3);
   RecordedRun emulated = simulated.run;  // tiny tensors stand for large ones
-  emulated.setup.data_message_scale = 1024;
+  emulated.config.emulate.data_message_scale = 1024;
   for (auto& steps : emulated.ranks)
     for (StepTimes& step : steps)
       step.bytes_sent[static_cast<std::size_t>(Axis::dp)] = 1 << 20;
   EXPECT_EQ(first(diagnose(emulated)).evidence.front(), "predicted: 0 s") << "bytes of another model";
   for (const auto& [zero_stage, share] : {std::pair{0, 1.0 / 2}, {1, 1.0 / 3}}) {  // ZeRO-1: weights come back
     RecordedRun run = simulated.run;
-    run.setup.layout.precision = Precision::bf16;
-    run.setup.layout.zero_stage = zero_stage;
+    run.config.layout.precision = Precision::bf16;
+    run.config.layout.zero_stage = zero_stage;
     const Diagnosis in_16_bit = diagnose(run);
     const Finding& finding = first(in_16_bit);
     ASSERT_EQ(finding.changes.back().setting, "precision.gradient_reduction = \"compute\"");
@@ -251,10 +257,10 @@ TEST(Diagnose, ExposedReduction) {
 
 TEST(Diagnose, TensorAcrossNodes) {
   SimulatedRun simulated(4, 1, 2, 8, {2, 2}, {.tensor = 0.4});
-  EmulatedLinks& links = simulated.run.setup.links;
-  links.ranks_per_node = 2;
-  links.within_node.latency = 1e-4;
-  links.between_nodes.latency = 1e-3;
+  RunConfig::Emulate& emulate = simulated.run.config.emulate;
+  emulate.ranks_per_node = 2;
+  emulate.latency = 1e-4;
+  emulate.node_latency = 1e-3;
   const Diagnosis diagnosis = diagnose(simulated.run);
   const Finding& finding = first(diagnosis);
   ASSERT_EQ(finding.cause, Cause::tensor_across_nodes) << finding.title;
@@ -262,14 +268,14 @@ TEST(Diagnose, TensorAcrossNodes) {
   ASSERT_FALSE(finding.changes.empty());
   EXPECT_NEAR(finding.changes.front().gain_seconds, 0.9 * 0.4, 1e-3);  // 400 latencies, a tenth as long
   // 100 MB at 1 GB/s and 300 latencies take 0.4 s; inside a node, at 10 GB/s, they take 0.01 s and 0.03 s.
-  simulated.run.setup.tensor_message_scale = 100;
-  links.between_nodes.bytes_per_second = 1e9;
-  links.within_node.bytes_per_second = 10e9;
+  emulate.tensor_message_scale = 100;
+  emulate.node_bandwidth = 1e9;
+  emulate.bandwidth = 10e9;
   for (auto& steps : simulated.run.ranks)
     for (StepTimes& step : steps)
       step.bytes_sent[static_cast<std::size_t>(Axis::tp)] = 1'000'000;
   EXPECT_NEAR(first(diagnose(simulated.run)).changes.front().gain_seconds, 0.4 - 0.04, 1e-3);
-  links.ranks_per_node = 4;
+  emulate.ranks_per_node = 4;
   const Diagnosis inside = diagnose(simulated.run);
   ASSERT_EQ(first(inside).cause, Cause::tensor_exchange);
   EXPECT_EQ(first(inside).changes.front().setting, "parallel.tensor = 2, with twice the replicas");
@@ -279,17 +285,17 @@ TEST(Diagnose, TensorAcrossNodes) {
 // A smaller tensor degree is proposed where it has room: with twice the replicas, ZeRO-1, or twice the stages.
 TEST(Diagnose, FewerTensorRanksMustFit) {
   SimulatedRun simulated(4, 1, 2, 8, {2, 2}, {.tensor = 0.4});
-  RunSetup& setup = simulated.run.setup;
-  setup.links.ranks_per_node = 8;
-  setup.layout.precision = Precision::bf16;
-  setup.shape = {.vocab_size = 256,  // else the token embedding is most of it
-                 .max_sequence_length = 128,
-                 .num_layers = 4,
-                 .hidden_size = 2048,
-                 .num_heads = 16,
-                 .ffn_hidden_size = 8192};
-  for (RunPrediction::Stage& stage : simulated.run.prediction->stages)
-    stage.seconds[Phase::tensor_comm] = 0.25;
+  RunConfig& config = simulated.run.config;
+  config.emulate.ranks_per_node = 8;
+  config.layout.precision = Precision::bf16;
+  config.model.shape = {.vocab_size = 256,  // else the token embedding is most of it
+                        .max_sequence_length = 128,
+                        .num_layers = 4,
+                        .hidden_size = 2048,
+                        .num_heads = 16,
+                        .ffn_hidden_size = 8192};
+  for (PhaseSeconds& stage : simulated.run.predicted_time->stages)
+    stage[Phase::tensor_comm] = 0.25;
   const auto change = [&] {
     const Diagnosis diagnosis = diagnose(simulated.run);
     const Finding& finding = first(diagnosis);
@@ -297,55 +303,58 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
     EXPECT_THAT(finding.evidence, testing::Contains("predicted: 0.25 s"));
     return finding.changes.front();
   };
-  EXPECT_THAT(change().priced_by, HasSubstr("whether it fits is not known: neither run.device_memory nor run.cluster"));
-  setup.cluster = "h100";
+  EXPECT_THAT(change().estimated_by,
+              HasSubstr("whether it fits is not known: neither run.device_memory nor run.cluster"));
+  config.run.cluster = "h100";
   EXPECT_EQ(change().setting, "parallel.tensor = 2, with twice the replicas");
-  EXPECT_THAT(change().priced_by, HasSubstr("it fits: stage "));
-  Layout half = setup.layout;
+  EXPECT_THAT(change().estimated_by, HasSubstr("it fits: stage "));
+  Layout half = config.layout;
   half.tensor /= 2;
   half.data *= 2;
   const auto budget_for = [&](const Layout& layout) {
-    return static_cast<Index>(peak_bytes(memory_of_stages({.model = setup.shape,
+    return static_cast<Index>(peak_bytes(memory_of_stages({.model = config.model.shape,
                                                            .cluster = {},
                                                            .implementation = espalier_implementation(),
-                                                           .sequence_length = setup.sequence_length},
+                                                           .sequence_length = config.sequence_length},
                                                           layout)));
   };
-  setup.device_memory = budget_for(half) - 1;
+  config.run.device_memory = budget_for(half) - 1;
   EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.zero_stage = 1, with twice the replicas");
   half.zero_stage = 1;
-  setup.device_memory = budget_for(half) - 1;
+  config.run.device_memory = budget_for(half) - 1;
   EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.pipeline = 4");
-  EXPECT_THAT(change().priced_by, HasSubstr("a longer bubble is not counted; it fits"));
-  setup.device_memory = 1 << 10;
+  EXPECT_THAT(change().estimated_by, HasSubstr("a longer bubble is not counted; it fits"));
+  config.run.device_memory = 1 << 10;
   EXPECT_THAT(change().setting, HasSubstr("not parallel.tensor = 2, with twice the replicas: it does not fit: stage "));
   EXPECT_EQ(change().gain_seconds, 0);
 }
 
 // The room for another layout is that beside the attention that the run asked for.
 TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
-  RunSetup setup;
-  setup.shape = {.vocab_size = 50257,
-                 .max_sequence_length = 1024,
-                 .num_layers = 12,
-                 .hidden_size = 768,
-                 .num_heads = 12,
-                 .ffn_hidden_size = 3072};
-  setup.layout.global_batch = 4;
-  setup.layout.micro_batch = 4;
-  setup.sequence_length = 1024;
-  setup.layout.precision = Precision::bf16;
-  setup.cluster = "h100";
-  const Layout& layout = setup.layout;
+  RunConfig config;
+  config.model.shape = {.vocab_size = 50257,
+                        .max_sequence_length = 1024,
+                        .num_layers = 12,
+                        .hidden_size = 768,
+                        .num_heads = 12,
+                        .ffn_hidden_size = 3072};
+  config.layout.data = 1;
+  config.layout.global_batch = 4;
+  config.layout.micro_batch = 4;
+  config.sequence_length = 1024;
+  config.layout.precision = Precision::bf16;
+  config.run.cluster = "h100";
+  const Layout& layout = config.layout;
   Implementation implementation = espalier_implementation();
   const auto need = [&] {
     return bytes_text(peak_bytes(memory_of_stages(
-        {.model = setup.shape, .cluster = {}, .implementation = implementation, .sequence_length = 1024}, layout)));
+        {.model = config.model.shape, .cluster = {}, .implementation = implementation, .sequence_length = 1024},
+        layout)));
   };
-  EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
-  setup.settings.cudnn_attention = false;
+  EXPECT_THAT(fit_of(config, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+  config.run.attention = "own";
   implementation.cudnn_attention = false;
-  EXPECT_THAT(fit_of(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+  EXPECT_THAT(fit_of(config, layout).text, HasSubstr("stage 0 needs " + need() + ","));
 }
 
 TEST(Diagnose, StalledLoader) {
@@ -365,10 +374,10 @@ TEST(Diagnose, SavesThatStall) {
 
 TEST(Diagnose, SlowerThanPredicted) {
   SimulatedRun simulated(1, 2, 1, 4, {4});
-  RunPrediction::Stage stage;
-  stage.seconds[Phase::forward] = 4 * 4 * SimulatedRun::layer_forward / 2;
-  stage.seconds[Phase::backward] = 2 * stage.seconds[Phase::forward];
-  simulated.run.prediction = {.step_seconds = stage.seconds.total(), .source = "a test", .stages = {stage}};
+  PhaseSeconds stage;
+  stage[Phase::forward] = 4 * 4 * SimulatedRun::layer_forward / 2;
+  stage[Phase::backward] = 2 * stage[Phase::forward];
+  simulated.run.predicted_time = TimePrediction{.step_seconds = stage.total(), .stages = {stage}, .source = "a test"};
   const Diagnosis diagnosis = diagnose(simulated.run);
   ASSERT_EQ(first(diagnosis).cause, Cause::slow_compute) << first(diagnosis).title;
   expect_within_20_percent(first(diagnosis).size, 2);

@@ -95,15 +95,17 @@ TEST(FindDivergence, CausesOfADivergenceAreThoseThatTheConfigHas) {
     return text;
   };
   EXPECT_THAT(told([](RecordedRun& run) {
-                for (RecordedStep& step : run.steps)
+                for (StepRecord& step : run.steps)
                   step.learning_rate = 1;
-                run.setup.peak_learning_rate = 1;
+                run.config.optimizer.learning_rate = 1;
               }),
               testing::ContainsRegex("a learning rate of 1 is [0-9]+ times what is usual"));
-  EXPECT_THAT(told([](RecordedRun& run) { run.setup.warmup_steps = 0; }), HasSubstr("there is no warm-up"));
-  EXPECT_THAT(told([](RecordedRun& run) { run.setup.clip_grad_norm = 0; }), HasSubstr("gradients are not clipped"));
-  EXPECT_THAT(told([](RecordedRun& run) { run.setup.beta2 = 0; }), HasSubstr("optimizer.beta2 = 0 "));
-  EXPECT_THAT(told([](RecordedRun& run) { run.setup.weight_decay = 1000; }), HasSubstr("weight decay takes"));
+  EXPECT_THAT(told([](RecordedRun& run) { run.config.optimizer.warmup_steps = 0; }), HasSubstr("there is no warm-up"));
+  EXPECT_THAT(told([](RecordedRun& run) { run.config.optimizer.clip_grad_norm = 0; }),
+              HasSubstr("gradients are not clipped"));
+  EXPECT_THAT(told([](RecordedRun& run) { run.config.optimizer.adamw.beta2 = 0; }), HasSubstr("optimizer.beta2 = 0 "));
+  EXPECT_THAT(told([](RecordedRun& run) { run.config.optimizer.adamw.weight_decay = 1000; }),
+              HasSubstr("weight decay takes"));
   for (const char* const absent : {"usual", "no warm-up", "not clipped", "beta2", "weight decay"})
     EXPECT_THAT(told([](RecordedRun&) {}), Not(HasSubstr(absent)));
 }
@@ -112,20 +114,20 @@ TEST(FindDivergence, CausesOfADivergenceAreThoseThatTheConfigHas) {
 TEST(FindDivergence, LossThatStandsStillIsNotAlwaysTooHighARate) {
   RecordedRun run = run_of_bytes(course(200, 5.52, 5.5));
   const auto first_change = [&] { return only_finding(run).changes.front().setting; };
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.learning_rate = 1e-7;
-  run.setup.peak_learning_rate = 1e-7;
+  run.config.optimizer.learning_rate = 1e-7;
   EXPECT_THAT(first_change(), StartsWith("optimizer.learning_rate = 0.00"));
   EXPECT_THAT(only_finding(run).evidence.back(), HasSubstr("times below what is usual"));
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.learning_rate = 1e-3;
-  run.setup.peak_learning_rate = 1e-3;
-  run.setup.clip_grad_norm = 1e-8;
+  run.config.optimizer.learning_rate = 1e-3;
+  run.config.optimizer.clip_grad_norm = 1e-8;
   EXPECT_THAT(first_change(), StartsWith("optimizer.clip_grad_norm = 1.0"));
-  run.setup.clip_grad_norm = 1;
-  run.setup.eps = 1;
+  run.config.optimizer.clip_grad_norm = 1;
+  run.config.optimizer.adamw.eps = 1;
   EXPECT_THAT(first_change(), StartsWith("optimizer.eps"));
-  run.setup.eps = 1e-8;
+  run.config.optimizer.adamw.eps = 1e-8;
   run.facts.unigram_loss = 5.54;
   EXPECT_THAT(first_change(), HasSubstr("data.train"));
 }
@@ -135,7 +137,7 @@ TEST(FindDivergence, RunThatEndedInADivergenceHasItsCauses) {
   RecordedRun run = run_of_bytes({5.5, 5.4});
   run.record.state = "failed";
   run.record.exit_code = static_cast<int>(ExitCode::numerical);
-  run.setup.clip_grad_norm = 0;
+  run.config.optimizer.clip_grad_norm = 0;
   const Finding finding = only_finding(run);
   EXPECT_EQ(finding.verdict, "diverged");
   EXPECT_FALSE(finding.changes.empty());
@@ -150,8 +152,8 @@ TEST(FindDivergence, AnyNumberThatIsNoneIsFound) {
   run.steps[20].gradient_norm = nan;
   EXPECT_EQ(only_finding(run).title, "the gradient norm is nan at step 21");
   EXPECT_EQ(only_finding(run).verdict, "not finite");
-  run.setup.layout.precision = Precision::fp16;
-  run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 0.5;
+  run.config.layout.precision = Precision::fp16;
+  run.config.precision.loss_scale.initial = run.config.precision.loss_scale.minimum = 0.5;
   EXPECT_EQ(only_finding(run).title, "the validation loss is nan at step 50");
 }
 
@@ -159,7 +161,7 @@ TEST(FindDivergence, ValidationFarAboveTraining) {
   RecordedRun run = run_of_bytes(course(300, 5.5, 1.5));
   for (std::size_t i = 49; i < 300; i += 50)
     run.steps[i].validation_loss = std::max(run.steps[i].loss + 0.05, 2.5 + 0.003 * static_cast<double>(i));
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.tokens = 1000 * step.times.step;
   run.facts.train_tokens = 25000;
   const Finding finding = only_finding(run);
@@ -167,12 +169,12 @@ TEST(FindDivergence, ValidationFarAboveTraining) {
   EXPECT_THAT(finding.title, HasSubstr("memorizes"));
   EXPECT_THAT(finding.evidence.front(), HasSubstr("was read 12 times"));
   run.facts.train_tokens = 1000000;
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     if (step.validation_loss)
       step.validation_loss = step.loss + 1;
   EXPECT_THAT(only_finding(run).title, HasSubstr("above training"));
   EXPECT_THAT(only_finding(run).evidence.front(), HasSubstr("another kind"));
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     if (step.validation_loss)
       step.validation_loss = step.loss + 0.1;
   EXPECT_TRUE(find_instability(run).empty());
@@ -180,12 +182,12 @@ TEST(FindDivergence, ValidationFarAboveTraining) {
 
 TEST(FindDivergence, RunThatEndsInsideItsWarmup) {
   RecordedRun run = run_of_bytes(course(100, 5.5, 4));
-  run.setup.total_steps = 100;
-  run.setup.warmup_steps = 1000;
-  for (RecordedStep& step : run.steps)
+  run.config.run.steps = 100;
+  run.config.optimizer.warmup_steps = 1000;
+  for (StepRecord& step : run.steps)
     step.learning_rate = 1e-6 * static_cast<double>(step.times.step);
   EXPECT_EQ(only_finding(run).cause, Cause::learning_rate);
-  run.setup.warmup_steps = 10;
+  run.config.optimizer.warmup_steps = 10;
   EXPECT_TRUE(find_instability(run).empty());
 }
 
@@ -193,11 +195,11 @@ TEST(FindDivergence, RunThatEndsInsideItsWarmup) {
 TEST(FindDivergence, AdviceOnTheWarmupHolds) {
   for (const Index steps : {1, 2, 8, 30, 100, 400, 100000}) {
     RecordedRun run = run_of_bytes(course(40, 5.5, 4));
-    run.setup.total_steps = steps;
-    run.setup.warmup_steps = usual_warmup_steps(run);
-    EXPECT_GE(run.setup.warmup_steps, 1);
-    for (RecordedStep& step : run.steps)
-      step.learning_rate = 1e-2 * run.setup.peak_learning_rate;
+    run.config.run.steps = steps;
+    run.config.optimizer.warmup_steps = usual_warmup_steps(run);
+    EXPECT_GE(run.config.optimizer.warmup_steps, 1);
+    for (StepRecord& step : run.steps)
+      step.learning_rate = 1e-2 * run.config.optimizer.learning_rate;
     Finding finding;
     add_causes_of_instability(run, 1, finding);
     add_causes_of_standstill(run, finding);
@@ -205,10 +207,10 @@ TEST(FindDivergence, AdviceOnTheWarmupHolds) {
       EXPECT_THAT(change.setting, Not(HasSubstr("warmup_steps"))) << steps;
   }
   RecordedRun run = run_of_bytes(course(40, 5.5, 4));
-  run.setup.total_steps = 40;
-  run.setup.clip_grad_norm = 1;
+  run.config.run.steps = 40;
+  run.config.optimizer.clip_grad_norm = 1;
   EXPECT_THAT(calmer(run).setting, Not(HasSubstr("longer"))) << "half of the run warms up";
-  run.setup.total_steps = 400;
+  run.config.run.steps = 400;
   EXPECT_THAT(calmer(run).setting, HasSubstr("or a longer optimizer.warmup_steps (now 20)"));
 }
 

@@ -22,7 +22,7 @@ namespace {
 TEST(FindSettings, MoreThreadsThanCoresAndWideNumbers) {
   SimulatedRun simulated(1, 1, 1, 4, {2});
   RecordedRun& run = simulated.run;
-  run.setup.emulated_forward = run.setup.emulated_backward = 0;
+  run.config.emulate.forward = 0;
   EXPECT_TRUE(diagnose(run).findings.empty());
   run.facts.threads = run.facts.host_threads = 4;
   run.facts.host_cores = 2;
@@ -30,10 +30,10 @@ TEST(FindSettings, MoreThreadsThanCoresAndWideNumbers) {
   EXPECT_THAT(first(diagnose(run)).title, HasSubstr("4 threads share 2 cores"));
   EXPECT_THAT(first(diagnose(run)).changes.front().setting, HasSubstr("OMP_NUM_THREADS=2"));
   run.facts.host_threads = 2;
-  run.setup.layout.precision = Precision::fp64;
+  run.config.layout.precision = Precision::fp64;
   EXPECT_EQ(first(diagnose(run)).cause, Cause::precision);
   EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"fp32\"");
-  run.setup.layout.precision = Precision::fp32;
+  run.config.layout.precision = Precision::fp32;
   EXPECT_TRUE(diagnose(run).findings.empty()) << "16 bits are no faster here";
   run.facts.fast_16_bits = true;
   EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"bf16\"");
@@ -44,9 +44,9 @@ TEST(FindSettings, WideNumbersExplainTheLostSpeed) {
   SimulatedRun before(1, 1, 1, 4, {2});
   SimulatedRun after(1, 1, 1, 4, {2}, {.slow_rank = 0, .slow_factor = 2});
   for (SimulatedRun* each : {&before, &after})
-    each->run.setup.emulated_forward = each->run.setup.emulated_backward = 0;
-  after.run.prediction.reset();  // fp64 has none
-  after.run.setup.layout.precision = Precision::fp64;
+    each->run.config.emulate.forward = 0;
+  after.run.predicted_time.reset();  // fp64 has none
+  after.run.config.layout.precision = Precision::fp64;
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_TRUE(diagnosis.comparison && diagnosis.comparison->explained_by);
   EXPECT_EQ(*diagnosis.comparison->explained_by, Cause::precision);
@@ -55,13 +55,13 @@ TEST(FindSettings, WideNumbersExplainTheLostSpeed) {
 // They exchange messages for every micro-batch: more of them do not help, less sharding does.
 TEST(FindSettings, ExposedMessagesOfZero2And3) {
   const SimulatedRun simulated(1, 4, 2, 8, {2, 2}, {.reduction = 0.3});
-  const double microbatches = static_cast<double>(simulated.run.setup.layout.num_microbatches());
+  const double microbatches = static_cast<double>(simulated.run.config.layout.num_microbatches());
   ASSERT_GT(microbatches, 1);
   using Gains = std::vector<std::pair<std::string, double>>;  // shares of the exposed seconds
   const auto gains = [&](int zero_stage, bool keep_gathered) {
     RecordedRun run = simulated.run;
-    run.setup.layout.zero_stage = zero_stage;
-    run.setup.layout.keep_gathered = keep_gathered;
+    run.config.layout.zero_stage = zero_stage;
+    run.config.layout.keep_gathered = keep_gathered;
     const Diagnosis diagnosis = diagnose(run);
     Gains found;
     for (const Change& change : first(diagnosis).changes)

@@ -63,8 +63,8 @@ TEST(FindSlowRanks, SlowRanksOfTwoReplicasGainTogether) {
 // However roughly it is known how long a stage works, it is known better which of two works longer.
 TEST(FindSlowRanks, SlowRankBesideARoughPrediction) {
   SimulatedRun simulated(1, 1, 2, 8, {3, 2}, {.slow_rank = 1, .slow_factor = 1.4});
-  simulated.run.setup.emulated_forward = simulated.run.setup.emulated_backward = 0;  // else it would be known well
-  simulated.run.prediction->error_share = 0.5;
+  simulated.run.config.emulate.forward = 0;  // else it would be known well
+  simulated.run.predicted_time->error_share = 0.5;
   const Diagnosis diagnosis = diagnose(simulated.run);
   ASSERT_EQ(first(diagnosis).cause, Cause::slow_rank) << first(diagnosis).title;
   expect_within_20_percent(first(diagnosis).size - 1, 0.4);
@@ -81,8 +81,8 @@ TEST(FindSlowRanks, SlowRankWhoseNeighboursProfit) {
       for (StepTimes& step : simulated.run.ranks.front())
         for (const Phase phase : {Phase::forward, Phase::backward})
           step.seconds[phase] *= 0.8;
-      simulated.run.prediction->error_share = 0.1;
-      simulated.run.prediction->calibrated = true;
+      simulated.run.predicted_time->error_share = 0.1;
+      simulated.run.predicted_time->calibrated = true;
       simulated.run.facts.hosts = one_host ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"};
       simulated.run.facts.host_of_rank = {0, one_host ? 0U : 1U};
       const Diagnosis diagnosis = diagnose(simulated.run);
@@ -91,10 +91,10 @@ TEST(FindSlowRanks, SlowRankWhoseNeighboursProfit) {
       if (one_host)
         expect_within_20_percent(first(diagnosis).seconds, simulated.step_seconds - healthy.step_seconds);
       EXPECT_EQ(diagnosis_text(simulated.run, diagnosis).find("a test predicts") != std::string::npos, one_host);
-      simulated.run.prediction->error_share = 0.3;
+      simulated.run.predicted_time->error_share = 0.3;
       EXPECT_NEAR(first(diagnose(simulated.run)).size, 1.5 / 0.8, 1e-6) << "within its error the others are right";
-      simulated.run.prediction->error_share = 0.1;
-      simulated.run.prediction->calibrated = false;
+      simulated.run.predicted_time->error_share = 0.1;
+      simulated.run.predicted_time->calibrated = false;
       EXPECT_NEAR(first(diagnose(simulated.run)).size, 1.5 / 0.8, 1e-6) << "not calibrated";
     }
 }
@@ -103,7 +103,7 @@ TEST(FindSlowRanks, SlowRankWhoseNeighboursProfit) {
 TEST(FindSlowRanks, SlowRankWithoutAPrediction) {
   for (int i = 0; i < 200; ++i) {
     SimulatedRun simulated(1, 3, 1, 2, {2});
-    simulated.run.prediction.reset();
+    simulated.run.predicted_time.reset();
     slow_down(simulated.run, 2, 1.2 + 0.00317 * i);
     slow_down(simulated.run, 0, 1 + 0.000113 * i);
     const Diagnosis diagnosis = diagnose(simulated.run);

@@ -67,7 +67,7 @@ TEST(FindStability, LossThatNeverFalls) {
   EXPECT_TRUE(find_instability(run_with_losses(std::vector<double>(99, 5.0))).empty());
   RecordedRun run = run_with_losses(std::vector<double>(120, 5.0));
   EXPECT_TRUE(find_instability(run).empty()) << "it has 100 steps of warmup";
-  run.setup.warmup_steps = 10;
+  run.config.optimizer.warmup_steps = 10;
   ASSERT_EQ(find_instability(run).size(), 1u);
   EXPECT_EQ(find_instability(run).front().cause, Cause::divergence);
   EXPECT_THAT(find_instability(run).front().title, HasSubstr("does not fall"));
@@ -75,7 +75,7 @@ TEST(FindStability, LossThatNeverFalls) {
 
 TEST(FindStability, LossScaleThatCollapses) {
   RecordedRun run = calm_run(100);
-  run.setup.layout.precision = Precision::fp16;
+  run.config.layout.precision = Precision::fp16;
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     run.steps[i].loss_scale = i < 50 ? 65536 : std::max(1.0, 65536 / std::pow(2, static_cast<double>(i) - 49));
     run.steps[i].skipped_steps = i < 50 ? 0 : static_cast<Index>(i) - 49;
@@ -91,9 +91,9 @@ TEST(FindStability, LossScaleThatCollapses) {
 // A scale that may go no lower than where it starts has not fallen.
 TEST(FindStability, ConstantLossScaleIsNoCollapse) {
   RecordedRun run = calm_run(100);
-  run.setup.layout.precision = Precision::fp16;
-  run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 128;
-  for (RecordedStep& step : run.steps)
+  run.config.layout.precision = Precision::fp16;
+  run.config.precision.loss_scale.initial = run.config.precision.loss_scale.minimum = 128;
+  for (StepRecord& step : run.steps)
     step.loss_scale = 128;
   EXPECT_TRUE(find_instability(run).empty());
   run.steps[50].loss_scale = 256;
@@ -104,13 +104,13 @@ TEST(FindStability, ConstantLossScaleIsNoCollapse) {
 // Of the first step it is known that nothing was skipped before; of a record that begins later it is not.
 TEST(FindStability, SkipOfTheFirstStepCounts) {
   RecordedRun run = calm_run(10);
-  run.setup.layout.precision = Precision::fp16;
-  run.setup.initial_loss_scale = 1;
-  for (RecordedStep& step : run.steps)
+  run.config.layout.precision = Precision::fp16;
+  run.config.precision.loss_scale.initial = 1;
+  for (StepRecord& step : run.steps)
     step.skipped_steps = 1;
   ASSERT_EQ(find_instability(run).size(), 1u);
   EXPECT_EQ(find_instability(run).front().title, "1 of 10 steps were skipped");
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.times.step += 40;
   EXPECT_TRUE(find_instability(run).empty());
 }
@@ -119,11 +119,11 @@ TEST(FindStability, SkipOfTheFirstStepCounts) {
 TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
   for (const Precision compute : {Precision::bf16, Precision::fp32, Precision::fp16}) {
     RecordedRun run = calm_run(100);
-    run.setup.layout.precision = compute;
-    run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 0.5;  // far from a collapse
+    run.config.layout.precision = compute;
+    run.config.precision.loss_scale.initial = run.config.precision.loss_scale.minimum = 0.5;  // far from a collapse
     for (std::size_t i = 0; i < run.steps.size(); ++i) {
       run.steps[i].skipped_steps = static_cast<Index>(i) / 5;
-      run.steps[i].is_anomaly = i % 5 == 0;
+      run.steps[i].anomaly = i % 5 == 0 ? "spike" : "";
     }
     const std::vector<Finding> findings = find_instability(run);
     ASSERT_EQ(findings.size(), 1u) << to_string(compute);
@@ -203,7 +203,7 @@ TEST(FindEnd, TellsWhatTheSameCommandWouldDo) {
   EXPECT_EQ(advice(),
             "the same command starts again at step 1, because there is no complete checkpoint; "
             "checkpoint.interval (now 0) saves during the run");
-  run.setup.checkpoint_interval = 5;
+  run.config.checkpoint.interval = 5;
   run.newest_checkpoint = 5;
   EXPECT_EQ(advice(),
             "the same command resumes from the checkpoint of step 5; a checkpoint.interval below 5 loses fewer "

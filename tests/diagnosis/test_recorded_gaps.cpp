@@ -43,7 +43,7 @@ TEST_F(RecordedRunTest, ARunEndsAtTheFirstOfItsLimits) {
   const std::string config = read_file(path("config.toml"), ExitCode::data);
   const auto total_with = [&](const std::string& keys) {
     write("config.toml", config + "[run]\n" + keys);
-    return read().setup.total_steps;
+    return read().config.total_steps();
   };
   EXPECT_EQ(total_with("steps = 9\ntokens = 500\n"), 4) << "8 sequences x 16 tokens a step";
   EXPECT_EQ(total_with("steps = 3\ntokens = 500\n"), 3);

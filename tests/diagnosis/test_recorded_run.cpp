@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "tests/diagnosis/recorded_run_test.hpp"
+#include "training/config/emulation.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -23,17 +24,17 @@ namespace {
 TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   const RecordedRun run = read();
   EXPECT_EQ(run.record.state, "completed");
-  EXPECT_EQ(run.setup.layout.num_devices(), 2);
+  EXPECT_EQ(run.config.layout.num_devices(), 2);
   EXPECT_EQ(run.facts.host_of(0), "b");
   EXPECT_EQ(run.facts.host_of(7), "unknown host");
-  ASSERT_EQ(run.facts.slow_links.size(), 1u);
-  EXPECT_EQ(run.facts.slow_links.front().axis, Axis::pp);
-  EXPECT_EQ(run.facts.slow_links.front().seconds, 0.5);
-  EXPECT_EQ(run.setup.num_microbatches(), 4);
-  EXPECT_EQ(run.setup.layers_of_stages(), (std::vector<Index>{3, 1}));
-  EXPECT_EQ(run.setup.emulated_forward, 0.5);
-  EXPECT_EQ(run.setup.tensor_message_scale, 30);
-  EXPECT_EQ(run.setup.data_message_scale, 40);
+  ASSERT_EQ(run.facts.links.slow.size(), 1u);
+  EXPECT_EQ(run.facts.links.slow.front().axis, Axis::pp);
+  EXPECT_EQ(run.facts.links.slow.front().seconds, 0.5);
+  EXPECT_EQ(run.config.layout.num_microbatches(), 4);
+  EXPECT_EQ(run.config.layout.layers_of_stages(), (std::vector<Index>{3, 1}));
+  EXPECT_EQ(run.config.emulate.forward, 0.5);
+  EXPECT_EQ(message_scale(run.config.emulate, Axis::tp), 30);
+  EXPECT_EQ(message_scale(run.config.emulate, Axis::dp), 40);
   EXPECT_GE(run.read_at, run.last_sign_of_life);
   ASSERT_EQ(run.steps.size(), 3u);
   EXPECT_EQ(run.steps[2].loss, 2);
@@ -43,7 +44,7 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   ASSERT_EQ(run.ranks.size(), 2u);
   EXPECT_EQ(run.ranks[1][2].activation_transit, 0.25);
   EXPECT_EQ(run.ranks[1][2].bytes_sent[static_cast<std::size_t>(Axis::pp)], 2u);
-  EXPECT_FALSE(run.prediction);
+  EXPECT_FALSE(run.predicted_time);
   EXPECT_EQ(run.life, Life::ended);
 }
 
@@ -77,24 +78,23 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
         R"({"format":"espalier-prediction","format_version":1,"step_seconds":0.4,"source":"calibration",)"
         R"("stages":[{"stage":0,"seconds":{"forward":0.1},"memory_bytes":{"weights":5}},{"stage":1,"seconds":{}}]})");
   const RecordedRun run = read();
-  ASSERT_TRUE(run.prediction);
-  EXPECT_EQ(run.prediction->source, "calibration");
-  ASSERT_EQ(run.prediction->stages.size(), 2u);
-  EXPECT_EQ(run.prediction->stages[0].seconds[Phase::forward], 0.1);
-  EXPECT_EQ(run.prediction->stages[0].memory[Category::weights], 5u);
-  EXPECT_TRUE(run.prediction->has_times());
+  ASSERT_TRUE(run.predicted_time);
+  EXPECT_EQ(run.predicted_time->source, "calibration");
+  ASSERT_EQ(run.predicted_time->stages.size(), 2u);
+  EXPECT_EQ(run.predicted_time->stages[0][Phase::forward], 0.1);
+  EXPECT_EQ(run.predicted_memory[0][Category::weights], 5u);
   write("prediction.json", R"({"format":"espalier-prediction","format_version":1,)"
                            R"("stages":[{"stage":0,"memory_bytes":{"weights":7}},{"stage":1}]})");
-  EXPECT_FALSE(read().prediction->has_times()) << "of memory alone";
+  EXPECT_FALSE(read().predicted_time) << "of memory alone";
   EXPECT_TRUE(read().gaps.empty());
-  EXPECT_EQ(read().prediction->stages[0].memory[Category::weights], 7u);
+  EXPECT_EQ(read().predicted_memory[0][Category::weights], 7u);
   write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"why_no_times":"too odd",)"
                            R"("stages":[{"stage":0},{"stage":1}]})");
   EXPECT_EQ(read().gaps, std::vector<std::string>{"no prediction of the step's time: too odd"});
   write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"stages":[{"stage":0}]})");
   EXPECT_EQ(refusal(ExitCode::data).got, "1 stage");
   write("prediction.json", R"({"format":"espalier-prediction","format_version":2})");
-  EXPECT_FALSE(read().prediction);
+  EXPECT_FALSE(read().predicted_time);
   EXPECT_THAT(read().gaps.front(), HasSubstr("another version"));
   write("prediction.json", "{");
   EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("prediction.json"));
@@ -206,7 +206,7 @@ TEST_F(RecordedRunTest, RecomputationMayDifferByStage) {
   std::string config = read_file(path("config.toml"), ExitCode::data);
   config.insert(config.find("[batch]"), "recompute_per_stage = [\"full\", \"none\"]\n");
   write("config.toml", config);
-  const Layout layout = read().setup.layout;
+  const Layout layout = read().config.layout;
   EXPECT_EQ(layout.recompute_of(0), Recompute::full);
   EXPECT_EQ(layout.recompute_of(1), Recompute::none);
   EXPECT_THAT(layout.short_text(), HasSubstr("recompute full on stage 0"));
@@ -219,15 +219,15 @@ TEST_F(RecordedRunTest, LayoutIsThatOfTheRun) {
     std::string changed = config;
     changed.replace(changed.find("tensor = 1"), changed.find("[batch]") - changed.find("tensor = 1"), parallel + '\n');
     write("config.toml", changed);
-    return read().setup;
+    return read().config;
   };
-  const RunSetup alone = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nshard_over = \"node\"");
+  const RunConfig alone = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nshard_over = \"node\"");
   EXPECT_EQ(alone.ranks_per_node, 1);
   EXPECT_EQ(alone.layout.zero_stage, 0) << "a replica alone on its node shares nothing";
-  const RunSetup all = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nsequence_parallel = true");
+  const RunConfig all = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nsequence_parallel = true");
   EXPECT_EQ(all.layout.zero_stage, 3);
   EXPECT_FALSE(all.layout.sequence_parallel);
-  const RunSetup dealt = with("tensor = 1\ndata = 1\npipeline = 2\nassignment = \"round_robin\"");
+  const RunConfig dealt = with("tensor = 1\ndata = 1\npipeline = 2\nassignment = \"round_robin\"");
   EXPECT_EQ(dealt.layout.virtual_stages, 2);
   std::string wrong = config;
   wrong.replace(wrong.find("[3, 1]"), 6, "[2, 1, 1]");
@@ -254,7 +254,8 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   EXPECT_EQ(batch.got, "batch.global_batch_size: got \"many\" (a string), wanted an integer");
   EXPECT_THAT(with("pipeline = 2", "pipeline = 3").what, HasSubstr("more ranks"));
   EXPECT_THAT(with("num_layers = 4", "num_layers = 1").got, HasSubstr("more stages than layers"));
-  EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "no parallel.pipeline");
+  EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "parallel.stages: unknown key");
+  EXPECT_EQ(with("pipeline = 2", "").got, "parallel.pipeline: is missing");
   EXPECT_THAT(with("[model]", "[model").where, HasSubstr("config.toml"));
   std::filesystem::remove(path("config.toml"));
   EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("config.toml"));

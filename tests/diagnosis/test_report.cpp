@@ -38,18 +38,17 @@ RecordedRun run_of(Index num_steps, int num_ranks) {
   run.record.state = "completed";
   run.record.host = "node7";
   run.record.starts = 1;
-  run.setup.shape = {.vocab_size = 256,
-                     .max_sequence_length = 8,
-                     .num_layers = 2,
-                     .hidden_size = 16,
-                     .num_heads = 2,
-                     .ffn_hidden_size = 64};
-  run.setup.layout.pipeline = num_ranks;
-  run.setup.layout.global_batch = 8;
-  run.setup.layout.micro_batch = 2;
-  run.setup.sequence_length = 8;
+  run.config.model.shape = {.vocab_size = 256,
+                            .max_sequence_length = 8,
+                            .num_layers = 2,
+                            .hidden_size = 16,
+                            .num_heads = 2,
+                            .ffn_hidden_size = 64};
+  run.config.layout = {.pipeline = num_ranks, .micro_batch = 2, .global_batch = 8, .precision = Precision::fp32};
+  run.config.layout.layers.assign(static_cast<std::size_t>(num_ranks), 1);
+  run.config.sequence_length = 8;
   for (Index step = 1; step <= num_steps; ++step) {
-    RecordedStep line;
+    StepRecord line;
     line.loss = 6 / std::sqrt(static_cast<double>(step));
     line.learning_rate = 1e-3;
     line.gradient_norm = 2;
@@ -65,7 +64,7 @@ RecordedRun run_of(Index num_steps, int num_ranks) {
   }
   for (int rank = 0; rank < num_ranks; ++rank) {
     run.ranks.emplace_back();
-    for (const RecordedStep& step : run.steps)
+    for (const StepRecord& step : run.steps)
       run.ranks.back().push_back(step.times);
   }
   return run;
@@ -86,7 +85,7 @@ TEST(Report, says_at_its_head_what_has_spoilt_the_run) {
 
 TEST(Report, holds_what_diagnose_finds) {
   RecordedRun run = run_of(100, 2);
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.times.seconds[Phase::data] = 0.05;
   for (auto& rank : run.ranks)
     for (StepTimes& times : rank)
@@ -135,7 +134,7 @@ TEST(Report, has_data_of_all_that_the_run_holds) {
   EXPECT_EQ(head["gemm_fraction"], 0.25);
   EXPECT_EQ(head["mfu"], 0.125);
   RecordedRun without_peak = run_of(100, 4);
-  std::ranges::for_each(without_peak.steps, [](RecordedStep& step) { step.mfu = 0; });
+  std::ranges::for_each(without_peak.steps, [](StepRecord& step) { step.mfu = 0; });
   EXPECT_TRUE(report_data(without_peak)["head"]["mfu"].is_null()) << "zeros are no MFU";
   EXPECT_EQ(head["tokens_per_second"], 640);
   EXPECT_EQ(head["loss"], Json({{"first", 6}, {"last", 0.6}}));
@@ -154,18 +153,17 @@ TEST(Report, has_data_of_all_that_the_run_holds) {
 
 TEST(Report, compares_with_the_prediction) {
   RecordedRun run = run_of(50, 2);
-  for (RecordedStep& step : run.steps)
+  for (StepRecord& step : run.steps)
     step.memory_peak.bytes = {10, 20, 30, 0, 17};
-  run.prediction.emplace();
-  run.prediction->step_seconds = 0.08;
-  run.prediction->source = "calibration of node7";
+  run.predicted_time.emplace();
+  run.predicted_time->step_seconds = 0.08;
+  run.predicted_time->source = "calibration of node7";
   for (int stage = 0; stage < 2; ++stage) {
-    RunPrediction::Stage& predicted = run.prediction->stages.emplace_back();
-    predicted.seconds = times_of(0, 0.08).seconds;
-    predicted.memory.bytes = {10, 20, 20};
+    run.predicted_time->stages.push_back(times_of(0, 0.08).seconds);
+    run.predicted_memory.push_back({.bytes = {10, 20, 20}});
   }
-  run.record.details["memory"] = {
-      {"peak_bytes", 6000}, {"predicted_bytes", 5000}, {"library_bytes", 5}, {"library_bytes_of_rank_0", 7}};
+  run.record.details = details_of(MeasuredMemory{
+      .peak = {.bytes = {6000}}, .predicted = {.bytes = {5000}}, .library_bytes = 5, .library_bytes_of_rank_0 = 7});
   const Json data = report_data(run);
   EXPECT_EQ(data["head"]["step_seconds"], Json({{"measured", 0.1}, {"predicted", 0.08}}));
   EXPECT_EQ(fact(data, "prediction"), "\"calibration of node7\"");
@@ -182,7 +180,7 @@ TEST(Report, compares_with_the_prediction) {
 
 TEST(Report, a_long_run_of_many_ranks_stays_small) {
   RecordedRun run = run_of(20000, 1);
-  run.setup.layout.data = 200;
+  run.config.layout.data = 200;
   run.ranks.assign(200, {times_of(1, 0.1), times_of(2, 0.1)});
   run.ranks[150] = {times_of(1, 0.1), times_of(2, 0.2)};  // works most
   run.steps[12345].loss = 77;
@@ -341,7 +339,7 @@ TEST(Report, names_from_files_are_text) {
   RecordedRun run = run_of(3, 1);
   run.directory = "/runs/<script>alert(1)<\\script>";
   run.record.host = "\"><img src=x></script><!--<script>";
-  run.record.details["facts"] = {{"<b>", "<i>"}, {"table", {{"x", 1}}}, {"ranks", 4}, {"gemm_flops", 2.5e11}};
+  run.facts = {.program = "<b>", .cpu = "<i>", .ranks = 4, .gemm_flops = 2.5e11};
   run.record.state = "</SCRIPT >";
   run.record.pid = 4711;
   run.life = Life::gone;
@@ -361,7 +359,7 @@ TEST(Report, names_from_files_are_text) {
               HasSubstr("process 4711 on \"><img src=x></script><!--<script> is gone"));
   EXPECT_EQ(fact(data, "gemm flops"), "250000000000.0");
   EXPECT_EQ(fact(data, "ranks"), "4");
-  EXPECT_EQ(fact(data, "table"), "none");
+  EXPECT_EQ(fact(data, "threads"), "none") << "not noted";
 }
 
 TEST(Report, is_one_file_that_loads_nothing) {

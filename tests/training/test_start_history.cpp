@@ -14,7 +14,7 @@ class StartHistory : public testing::Test {
   // Signs a start on that takes `first_step`.
   void start(Index first_step, double rate) {
     const std::string config = "[optimizer]\nlearning_rate = " + std::to_string(rate) + "\n";
-    record_.details["history"] = history_with(record_, directory_.path(), config, first_step);
+    record_.details.update(details_of(history_with(record_, directory_.path(), config, first_step)));
     write_file_atomically(directory_ / "config.toml", config);
   }
   nlohmann::json history() const { return record_.details.at("history"); }

@@ -10,6 +10,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/tokens/token_loader.hpp"
+#include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
@@ -34,8 +35,8 @@ StoredKeys keys_of(const std::string& config) {
   ConfigReader reader(config, "config", {});
   StoredKeys keys;
   const bool all = reader.read("run", "seed", keys.seed, {.min = 0}) &&
-                   reader.read("batch", "global_batch_size", keys.global_batch, {1, 1 << 24}) &&
-                   reader.read("batch", "sequence_length", keys.sequence_length, {1, 1 << 24});
+                   reader.read("batch", "global_batch_size", keys.global_batch, {1, LargestModel::batch}) &&
+                   reader.read("batch", "sequence_length", keys.sequence_length, {1, LargestModel::positions});
   if (!all || reader.has_problems())
     throw std::runtime_error(
         "\"config\": " +

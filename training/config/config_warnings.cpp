@@ -36,15 +36,6 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
 
 }  // namespace
 
-std::string why_not_cudnn(const RunConfig& c) {
-  if (c.model.shape.attention_dropout > 0)
-    return fmt::format("its dropout (model.attention_dropout = {}) would differ between layouts",
-                       c.model.shape.attention_dropout);
-  if (c.data.separates_documents())
-    return "it sees no document starts (data.documents = \"separate\")";
-  return {};
-}
-
 std::vector<std::string> compute_warnings(const RunConfig& c) {
   std::vector<std::string> warnings;
   if (c.layout.precision != Precision::fp16 && c.precision.loss_scale != LossScaleConfig{})

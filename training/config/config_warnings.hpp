@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planning/implementation.hpp"
 #include "training/config/run_config.hpp"
 
 namespace espalier {
@@ -16,6 +17,8 @@ std::vector<std::string> config_warnings(const RunConfig& config, int world_size
 std::vector<std::string> compute_warnings(const RunConfig& config);
 
 /// Why attention goes through our own kernels whatever run.attention says; empty: it does not.
-std::string why_not_cudnn(const RunConfig& config);
+inline std::string why_not_cudnn(const RunConfig& config) {
+  return why_not_cudnn(config.model.shape, config.data.separates_documents());
+}
 
 }  // namespace espalier

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <sstream>
 
-#include "parallel/collectives/emulated_links.hpp"
 #include "parallel/mesh/reduction_groups.hpp"
 #include "training/config/config_visitors.hpp"
 
@@ -53,21 +52,6 @@ bool is_setting(const std::string& text) {
 
 double reduction_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
   return has_message_scale(group) ? emulate.data_message_scale : 1;
-}
-
-EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
-  EmulatedLinks links{.within_node = {emulate.latency, emulate.bandwidth},
-                      .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
-                      .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
-                      .message_scale = emulate.message_scale,
-                      .scales = {{to_string(Axis::tp), emulate.tensor_message_scale},
-                                 {to_string(Axis::pp), emulate.pipeline_message_scale}}};
-  for (const GroupKey& group : reduction_groups)
-    links.scales[to_string(group)] = reduction_scale(emulate, group);
-  if (!emulate.delayed_link.empty())
-    links.delayed = {static_cast<int>(emulate.delayed_link[0]), static_cast<int>(emulate.delayed_link[1]),
-                     emulate.delay};
-  return links;
 }
 
 }  // namespace
@@ -135,6 +119,21 @@ double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
 
 double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
   return emulate.message_scale * reduction_scale(emulate, group);
+}
+
+EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
+  EmulatedLinks links{.within_node = {emulate.latency, emulate.bandwidth},
+                      .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
+                      .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
+                      .message_scale = emulate.message_scale,
+                      .scales = {{to_string(Axis::tp), emulate.tensor_message_scale},
+                                 {to_string(Axis::pp), emulate.pipeline_message_scale}}};
+  for (const GroupKey& group : reduction_groups)
+    links.scales[to_string(group)] = reduction_scale(emulate, group);
+  if (!emulate.delayed_link.empty())
+    links.delayed = {static_cast<int>(emulate.delayed_link[0]), static_cast<int>(emulate.delayed_link[1]),
+                     emulate.delay};
+  return links;
 }
 
 void emulate_network(const RunConfig::Emulate& emulate, const Communicator& world) {

@@ -7,7 +7,7 @@
 
 #include "core/group_key.hpp"
 #include "io/config/toml_config.hpp"
-#include "parallel/collectives/communicator.hpp"
+#include "parallel/collectives/emulated_links.hpp"
 #include "parallel/schedule/pipeline_schedule.hpp"
 #include "training/config/run_config.hpp"
 
@@ -46,6 +46,9 @@ bool has_message_scale(const GroupKey& group);
 
 /// The same of what the reduction of a group of parameters sends.
 double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group);
+
+/// The links that it imitates.
+EmulatedLinks emulated_links(const RunConfig::Emulate& emulate);
 
 /// From now on messages take the time that --emulate gives them. Collective, between messages.
 void emulate_network(const RunConfig::Emulate& emulate, const Communicator& world);

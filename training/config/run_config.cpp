@@ -14,7 +14,6 @@
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "io/config/toml_config.hpp"
-#include "io/input_limits.hpp"
 #include "models/layout_section.hpp"
 #include "models/model_section.hpp"
 #include "training/config/config_visitors.hpp"
@@ -262,22 +261,15 @@ std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfi
   return absent;
 }
 
-void require_known_keys(const Path& run_directory, const std::string& program) {
-  const Path file = run_directory / "config.toml";
-  try {
-    ConfigReader reader(read_file(file, ExitCode::data, LargestFile::config), file.string(), {});
-    RunConfig config;
-    visit_keys(config, ReadingVisitor(reader));
-    read_emulate_keys(reader, config.emulate);
-    reader.finish();
-  } catch (const Error& error) {
-    throw Error(ExitCode::data,
-                {.what = error.report().what,
-                 .where = file.string(),
-                 .wanted = "keys of this version (`espalier train --keys`)",
-                 .todo = "restore the file from a copy, or read the run with the version that wrote it" +
-                         (program.empty() ? program : ": " + program)});
-  }
+RunConfig read_resolved_config(ConfigReader& reader) {
+  RunConfig config;
+  ReadingVisitor read(reader);
+  visit_keys(config, read);
+  read_emulate_keys(reader, config.emulate);
+  reader.check_unknown();
+  read.report_unread();
+  config.model.shape = in_one_spelling(config.model.shape);
+  return config;
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -8,6 +8,7 @@
 
 #include "core/optim/adamw_config.hpp"
 #include "core/optim/learning_rate.hpp"
+#include "io/config/toml_config.hpp"
 #include "io/file.hpp"
 #include "models/layout.hpp"
 #include "models/model_config.hpp"
@@ -185,9 +186,9 @@ std::vector<std::string> model_keys(const ModelConfig& model);
 /// One sentence for each key that names a library which this build lacks, by the key: {"matmul", "..."}.
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);
 
-/// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
-/// from another, and what the rest means there is unknown. @param program that wrote the run, as far as it is known
-void require_known_keys(const Path& run_directory, const std::string& program);
+/// Every key of a config that to_toml() wrote, as it stands there: nothing is filled in or validated. What this version
+/// does not know or refuses is a problem of the reader.
+RunConfig read_resolved_config(ConfigReader& reader);
 
 /// The resolved config as TOML, each key with its comment; parse_run_config() reads it back equal. What is emulated
 /// follows as [emulate].

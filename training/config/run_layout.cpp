@@ -43,6 +43,14 @@ TrainingTypes types_of(const RunConfig& config) {
   return types;
 }
 
+TrainSettings train_settings(const RunConfig& config) {
+  return {.rounds_gradients = wire_type(config).has_value(),
+          .fp32_residual = config.precision.residual == "state",
+          .separate_documents = config.data.separates_documents(),
+          .copies_state = config.checkpoint.async,
+          .cudnn_attention = config.run.attention != "own"};
+}
+
 UnitBuffers unit_buffers(const Layout& layout, int stage) {
   return unit_buffers(layout, layout.chunks().at(static_cast<std::size_t>(stage)));
 }

@@ -9,6 +9,7 @@
 #include "models/rank_memory.hpp"
 #include "parallel/schedule/pipeline_schedule.hpp"
 #include "parallel/schedule/unit_actions.hpp"
+#include "planning/implementation.hpp"
 #include "training/config/run_config.hpp"
 
 namespace espalier {
@@ -25,6 +26,9 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout);
 std::optional<ScalarType> wire_type(const RunConfig& config);
 
 TrainingTypes types_of(const RunConfig& config);
+
+/// On what else of a config memory and messages depend.
+TrainSettings train_settings(const RunConfig& config);
 
 /// How the gradients of a stage are reduced.
 ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, int stage);

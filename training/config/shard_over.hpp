@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/collectives/communicator.hpp"
 #include "training/config/run_config.hpp"
 
 // Hybrid sharding, parallel.shard_over = "node": the replicas of a node share one copy of what ZeRO shards. And sums
 // over many replicas: those of a node sum first.
 
 namespace espalier {
+
+class Communicator;
 
 /// Ranks on each node. `host`: those of the world that share a node with this one. Collective over `world`.
 /// @throws Error (ExitCode::usage) where nodes have unlike numbers of ranks, or ranks that are not consecutive

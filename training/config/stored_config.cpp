@@ -13,6 +13,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/records/metrics.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 namespace {
@@ -193,8 +194,8 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
 }
 
 EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
-  const Path metrics = run_directory / "metrics.jsonl";
-  const Path stored_file = run_directory / "config.toml";
+  const Path metrics = run_directory / RunFile::metrics;
+  const Path stored_file = run_directory / RunFile::config;
   EarlierRun earlier;
   std::error_code ignored;
   earlier.steps = last_step_in_metrics(metrics);

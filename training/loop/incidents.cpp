@@ -8,6 +8,8 @@
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
+#include "io/records/run_paths.hpp"
+#include "models/largest_model.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "training/checkpoint/training_state.hpp"
@@ -73,7 +75,7 @@ Incident from_json(const nlohmann::json& json) {
     incident.scores = {number_field(json, "loss_score"), number_field(json, "gradient_norm_score")};
   incident.threshold = field<double>(json, "threshold");
   incident.samples.begin = field<Index>(json, "first_sample", steps_range);
-  const IntegerRange batch{incident.samples.begin, incident.samples.begin + (1 << 24)};
+  const IntegerRange batch{incident.samples.begin, incident.samples.begin + LargestModel::batch};
   incident.samples.end = field<Index>(json, "last_sample", batch) + 1;
   incident.loss_scale = field<double>(json, "loss_scale", RealRange{.min = 0});
   incident.layout = field<std::string>(json, "layout");
@@ -123,7 +125,7 @@ Path store_incident(const Incident& incident, const Trainer& trainer, const RunC
   Path folder = incident_path(run, incident);
   if (!is_wanted(folder, config.stability.keep_incidents, mesh.world()))
     return {};
-  save_weights(folder / "checkpoints", trainer, config, mesh, config.run_name(), ownership_of(trainer));
+  save_weights(folder / RunFolder::checkpoints, trainer, config, mesh, config.run_name(), ownership_of(trainer));
   attempt_together(mesh.world(), ExitCode::write, [&] {
     if (mesh.world().rank() == 0)
       write_file_atomically(folder / file_name, json_text(to_json(incident), 1) + "\n");

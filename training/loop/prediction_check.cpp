@@ -7,8 +7,7 @@
 
 #include <algorithm>
 
-#include "io/json_by_name.hpp"
-#include "io/pack/json_text.hpp"
+#include "io/records/run_details.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/collectives/collectives.hpp"
@@ -19,11 +18,6 @@ namespace espalier {
 namespace {
 
 double percent_over(double measured, double predicted) { return 100 * (measured / predicted - 1); }
-
-double flops_of_step(const RunConfig& config, double attention_share) {
-  return static_cast<double>(config.tokens_per_step()) *
-         training_flops_per_token(config.model.shape, config.sequence_length, attention_share);
-}
 
 }  // namespace
 
@@ -37,34 +31,10 @@ struct PredictionCheck::Measured {
 
 PredictionCheck::PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh,
                                  double gemm_rate)
-    : mesh_(mesh),
-      memory_(predict_memory(config, layout)),
-      outlook_(time_outlook(config, layout, gemm_rate)),
-      seconds_at_gemm_rate_(flops_of_step(config, 1) / gemm_rate),
-      attention_seconds_(seconds_at_gemm_rate_ - flops_of_step(config, 0) / gemm_rate) {}
-
-std::string PredictionCheck::json() const {
-  nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
-  if (outlook_.time) {
-    json["step_seconds"] = outlook_.time->step_seconds;
-    if (outlook_.time->error_share > 0)
-      json["error_share"] = outlook_.time->error_share;
-    json["calibrated"] = outlook_.time->calibrated;
-    json["source"] = outlook_.time->source;
-    if (!outlook_.time->note.empty())
-      json["note"] = outlook_.time->note;
-  } else {
-    json["why_no_times"] = outlook_.why_not;
-  }
-  for (std::size_t stage = 0; stage < memory_.size(); ++stage) {
-    nlohmann::ordered_json one = {{"stage", stage}};
-    if (outlook_.time)
-      one["seconds"] = json_by_name<Phase>(outlook_.time->stages[stage].seconds);
-    one["memory_bytes"] = json_by_name<Category>(memory_[stage].bytes);
-    json["stages"].push_back(one);
-  }
-  return json_text(json, 2) + "\n";
-}
+    : config_(config),
+      mesh_(mesh),
+      predicted_{.outlook = time_outlook(config, layout, gemm_rate), .memory = predict_memory(config, layout)},
+      gemm_rate_(gemm_rate) {}
 
 void PredictionCheck::add(const StepReport& report) {
   if (++reports_ == 1)
@@ -119,7 +89,7 @@ PredictionCheck::Comparison PredictionCheck::compare() const {
 void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
   const auto highest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
   const auto predicted =
-      std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
+      std::ranges::max_element(predicted_.memory, {}, [](const MemoryByCategory& stage) { return stage.total(); });
   const auto peak = static_cast<double>(highest->peak.total());
   const auto expected = static_cast<double>(predicted->total());
   comparison.notes.push_back(
@@ -132,54 +102,56 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
       parts.push_back(fmt::format("{} {} ({})", to_string(static_cast<Category>(i)), bytes_text(highest->peak.bytes[i]),
                                   bytes_text(predicted->bytes[i])));
   comparison.notes.push_back(fmt::format("by category (predicted): {}", fmt::join(parts, ", ")));
-  comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
-                                  {"predicted_bytes", static_cast<std::uint64_t>(expected)},
-                                  {"library_bytes", static_cast<std::uint64_t>(highest->library_bytes)},
-                                  {"library_bytes_of_rank_0", static_cast<std::uint64_t>(ranks.front().library_bytes)},
-                                  {"peak_by_category", json_by_name<Category>(highest->peak.bytes)},
-                                  {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
+  comparison.details.update(
+      details_of(MeasuredMemory{.peak = highest->peak,
+                                .predicted = *predicted,
+                                .library_bytes = static_cast<std::size_t>(highest->library_bytes),
+                                .library_bytes_of_rank_0 = static_cast<std::size_t>(ranks.front().library_bytes)}));
 }
 
 // The mean over the ranks of a stage; the stage that works longest is printed.
 void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
   if (steps_ == 0)
     return;
-  std::vector<PhaseSeconds> stages(memory_.size());
+  std::vector<PhaseSeconds> stages(predicted_.memory.size());
   const double ranks_a_stage = static_cast<double>(ranks.size()) / static_cast<double>(stages.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (std::size_t i = 0; i < num_phases; ++i)
       stages[stage_of(static_cast<int>(rank))].seconds[i] += ranks[rank].seconds.seconds[i] / ranks_a_stage;
   const double step = ranks.front().step_seconds;
-  nlohmann::ordered_json measured = nlohmann::ordered_json::array();
-  for (const PhaseSeconds& stage : stages)
-    measured.push_back(json_by_name<Phase>(stage.seconds));
-  comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
-  if (const double least = seconds_at_gemm_rate(attention_shares_ / static_cast<double>(steps_)); step < least)
+  const std::optional<TimePrediction>& predicted = predicted_.outlook.time;
+  MeasuredTime measured{.step_seconds = step, .steps = steps_, .stages = stages};
+  if (predicted)
+    measured.predicted_seconds = predicted->step_seconds;
+  comparison.details.update(details_of(measured));
+  const double tokens_per_second = static_cast<double>(config_.tokens_per_step()) / step;
+  if (const double fraction = gemm_fraction(config_.model.shape, config_.sequence_length, tokens_per_second, gemm_rate_,
+                                            attention_shares_ / static_cast<double>(steps_));
+      fraction > 1)
     comparison.notes.push_back(
         fmt::format("gemm_fraction is {:.0f} %: the GEMM rate measured at launch is too low; probably something else "
                     "ran. Times predicted from it are too long",
-                    100 * least / step));
-  if (!outlook_.time) {
-    comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
+                    100 * fraction));
+  if (!predicted) {
+    comparison.notes.push_back("no prediction of the step's time: " + predicted_.outlook.why_not);
     return;
   }
-  comparison.details["time"]["predicted_step_seconds"] = outlook_.time->step_seconds;
   const auto work = [](const PhaseSeconds& s) { return s[Phase::forward] + s[Phase::backward]; };
   const auto busiest = std::ranges::max_element(stages, {}, work) - stages.begin();
   const PhaseSeconds& took = stages[static_cast<std::size_t>(busiest)];
-  const PhaseSeconds& expected = outlook_.time->stages[static_cast<std::size_t>(busiest)];
+  const PhaseSeconds& expected = predicted->stages[static_cast<std::size_t>(busiest)];
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < num_phases; ++i)
     if (took.seconds[i] > 0.005 * step || expected.seconds[i] > 0.005 * step)
       parts.push_back(
           fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
   const std::string known =
-      outlook_.time->error_share > 0 ? fmt::format(" +-{:.0f} %", 100 * outlook_.time->error_share) : std::string();
+      predicted->error_share > 0 ? fmt::format(" +-{:.0f} %", 100 * predicted->error_share) : std::string();
   comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s{} ({:+.0f} %) from {}", step,
-                                         outlook_.time->step_seconds, known,
-                                         percent_over(step, outlook_.time->step_seconds), outlook_.time->source));
-  if (!outlook_.time->note.empty())
-    comparison.notes.push_back(outlook_.time->note);
+                                         predicted->step_seconds, known, percent_over(step, predicted->step_seconds),
+                                         predicted->source));
+  if (!predicted->note.empty())
+    comparison.notes.push_back(predicted->note);
   comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
                                          stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
                                          fmt::join(parts, ", ")));
@@ -191,7 +163,7 @@ void PredictionNotes::loop_ends(Index steps_done) {
     return;
   for (const std::string& text : comparison.notes)
     run_.note(text);
-  comparison.details["steps_done"] = steps_done;
+  comparison.details.update(details_of_steps_done(steps_done));
   run_.files.update(comparison.details);
 }
 

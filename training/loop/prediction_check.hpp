@@ -15,20 +15,14 @@ namespace espalier {
 /// Compares what a run was predicted to need with what it took.
 class PredictionCheck {
  public:
-  /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
+  /// @param gemm_rate measured FLOP/s of all ranks together. What is given must outlive it.
   PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh, double gemm_rate);
 
-  /// prediction.json of a run directory (docs/running.md). The same on all ranks.
-  std::string json() const;
+  /// The same on all ranks.
+  const PredictionRecord& record() const { return predicted_; }
 
   /// Adds a step; the first of a launch is not counted, since it touches memory for the first time.
   void add(const StepReport& report);
-
-  /// Of the matmuls of a step on all ranks, at the GEMM rate that the launch measured: gemm_fraction is its share of a
-  /// step. @param attention_share that separate documents leave of attention
-  double seconds_at_gemm_rate(double attention_share) const {
-    return seconds_at_gemm_rate_ - (1 - attention_share) * attention_seconds_;
-  }
 
   struct Comparison {
     std::vector<std::string> notes;  ///< lines for people
@@ -43,12 +37,11 @@ class PredictionCheck {
   void compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const;
   std::size_t stage_of(int rank) const;
 
+  const RunConfig& config_;
   const ProcessMesh& mesh_;
-  std::vector<MemoryByCategory> memory_;  // by stage
-  TimeOutlook outlook_;
-  double seconds_at_gemm_rate_;  // of joined documents
-  double attention_seconds_;     // of these, in attention
-  PhaseSeconds sum_;             // of the steps added
+  PredictionRecord predicted_;
+  double gemm_rate_;
+  PhaseSeconds sum_;  // of the steps added
   double step_seconds_ = 0;
   double attention_shares_ = 0;
   Index steps_ = 0;

@@ -2,25 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/loop/rank_records.hpp"
 
-#include <fmt/format.h>
-
-#include "io/json_by_name.hpp"
 #include "io/records/run_directory.hpp"
+#include "io/records/run_paths.hpp"
 #include "io/records/trace_file.hpp"
 #include "parallel/collectives/collectives.hpp"
+#include "training/loop/step_records.hpp"
 
 namespace espalier {
 namespace {
 
-nlohmann::ordered_json rank_line(const StepReport& report) {
-  nlohmann::ordered_json line = {{"step", report.step},
-                                 {"step_seconds", report.step_seconds},
-                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
-                                 {"bytes_sent", json_by_axis(report.bytes_sent)}};
-  if (report.transit.activations.messages + report.transit.gradients.messages > 0)
-    line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
-                               {"gradients", report.transit.gradients.mean()}};
-  return line;
+// With the times of messages between stages.
+StepTimes rank_times(const StepReport& report) {
+  StepTimes times = step_times(report);
+  times.activation_transit = report.transit.activations.mean();
+  times.gradient_transit = report.transit.gradients.mean();
+  return times;
 }
 
 }  // namespace
@@ -28,7 +24,7 @@ nlohmann::ordered_json rank_line(const StepReport& report) {
 RankRecords::RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index last_step)
     : config_(config),
       mesh_(mesh),
-      progress_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(RankProgress)) {
+      progress_(Path(config.run.directory) / RunFolder::state, mesh.world().rank(), sizeof(RankProgress)) {
   mesh_.world().keep_progress_in(&progress_.as<RankProgress>());
   open_metrics(last_step);
 }
@@ -37,8 +33,7 @@ RankRecords::~RankRecords() { mesh_.world().keep_progress_in(nullptr); }
 
 void RankRecords::open_metrics(Index last_step) {
   if (mesh_.world().size() > 1)
-    metrics_.emplace(Path(config_.run.directory) / "ranks" / fmt::format("rank-{:05}.jsonl", mesh_.world().rank()),
-                     last_step);
+    metrics_.emplace(rank_metrics_path(config_.run.directory, mesh_.world().rank()), last_step);
 }
 
 bool RankRecords::traces(Index step) const {
@@ -54,7 +49,7 @@ void RankRecords::before_step(Index step) {
 void RankRecords::after_step(const LoopStep& step) {
   const StepReport& report = step.report;
   if (metrics_)
-    metrics_->append(rank_line(report));
+    metrics_->append(to_json(rank_times(report)));
   if (report.stop || !traces(report.step + 1) || step.is_last)
     end_trace();
 }
@@ -63,7 +58,7 @@ void RankRecords::end_trace() {
   if (!mesh_.world().timeline().is_on())
     return;
   mesh_.world().timeline().switch_off();
-  const Path directory = Path(config_.run.directory) / "trace";
+  const Path directory = Path(config_.run.directory) / RunFolder::trace;
   const PerAxis place = mesh_.coordinates();
   write_trace(directory, mesh_.world().rank(),
               trace_process_name(mesh_.world().rank(), place[Axis::pp], place[Axis::dp], place[Axis::tp]),

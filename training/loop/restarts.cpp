@@ -34,27 +34,20 @@ std::string shortened(const std::string& value) {
 }
 
 // Empty where the record has none that this program wrote.
-nlohmann::json history_in(const std::optional<RunRecord>& previous) {
+std::vector<LaunchRecord> history_of(const std::optional<RunRecord>& previous) {
   try {
-    if (!previous)
-      return nlohmann::json::array();
-    const nlohmann::json& history = list_field(previous->details, "history");
-    for (const nlohmann::json& launch : history) {
-      field<Index>(launch, "first_step", steps_range);
-      values_field<std::string>(launch, "changes");
-    }
-    return history;
-  } catch (const std::runtime_error&) {  // of an older program, or edited
-    return nlohmann::json::array();
+    return previous ? history_in(previous->details) : std::vector<LaunchRecord>();
+  } catch (const std::runtime_error&) {  // edited
+    return {};
   }
 }
 
 // Empty where there is no config of a launch before, or none that can be read.
-nlohmann::json changes_to(const std::string& config, const Path& run_directory) {
-  nlohmann::json changes = nlohmann::json::array();
+std::vector<std::string> changes_to(const std::string& config, const Path& run_directory) {
+  std::vector<std::string> changes;
   try {
     for (const ConfigDifference& each :
-         diff_configs(read_file(run_directory / "config.toml", ExitCode::data, LargestFile::config), config))
+         diff_configs(read_file(run_directory / RunFile::config, ExitCode::data, LargestFile::config), config))
       if (changes.size() < max_changes)
         changes.push_back(
             fmt::format("{}: {} (was {})", each.key, shortened(each.new_value), shortened(each.old_value)));
@@ -68,7 +61,7 @@ bool ended_well(const RunRecord& record, Index from_step) {
   if (record.state != "preempted")
     return record.state == "completed";
   try {
-    return field_or(record.details, "steps_done", from_step + 1) > from_step;
+    return steps_done_in(record.details).value_or(from_step + 1) > from_step;
   } catch (const std::runtime_error&) {  // edited
     return true;
   }
@@ -105,29 +98,31 @@ void require_progress(const Restarts& restarts, const Path& run_directory, const
                "then launch once with --retry"});
 }
 
-nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
-                            const std::string& config, Index first_step) {
-  nlohmann::json history = nlohmann::json::array();
-  nlohmann::json changes = nlohmann::json::array();
-  for (const nlohmann::json& launch : history_in(previous))
-    if (launch.value("first_step", first_step) < first_step)
+std::vector<LaunchRecord> history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
+                                       const std::string& config, Index first_step) {
+  std::vector<LaunchRecord> history;
+  std::vector<std::string> changes;
+  for (const LaunchRecord& launch : history_of(previous))
+    if (launch.first_step < first_step)
       history.push_back(launch);
     else  // its steps are taken again, with what it has changed
-      changes.insert(changes.end(), launch.at("changes").begin(), launch.at("changes").end());
-  const nlohmann::json own = changes_to(config, run_directory);
+      changes.insert(changes.end(), launch.changes.begin(), launch.changes.end());
+  const std::vector<std::string> own = changes_to(config, run_directory);
   changes.insert(changes.end(), own.begin(), own.end());
-  history.push_back({{"first_step", first_step},
-                     {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-                     {"changes", first_step > 1 ? changes : nlohmann::json::array()}});
+  if (first_step == 1)
+    changes.clear();
+  history.push_back({.first_step = first_step,
+                     .started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+                     .changes = changes});
   if (history.size() > max_launches)
     history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(max_launches));
   return history;
 }
 
 void begin_launch_with_history(RunDirectory& directory, const std::string& config, Index first_step) {
-  const nlohmann::json history = history_with(directory.previous(), directory.path(), config, first_step);
+  const std::vector<LaunchRecord> history = history_with(directory.previous(), directory.path(), config, first_step);
   directory.begin_launch(config);
-  directory.update({{"history", history}});
+  directory.update(details_of(history));
 }
 
 }  // namespace espalier

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/scalars.hpp"
+#include "io/records/run_details.hpp"
 #include "io/records/run_directory.hpp"
 
 namespace espalier {
@@ -31,11 +33,10 @@ nlohmann::json to_json(const Restarts& restarts);
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous);
 
 /// The launches whose steps the record of a run holds, for the details of run.json: those of `previous` and this one,
-/// which is about to take `first_step` with `config`. [{"first_step", "started" (UTC), "changes": ["key: new (was
-/// old)"]}], the last hundred; launches whose steps were all taken again are left out. Called before the config in the
-/// directory is replaced.
-nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
-                            const std::string& config, Index first_step);
+/// which is about to take `first_step` with `config`. The last hundred; launches whose steps were all taken again are
+/// left out. Called before the config in the directory is replaced.
+std::vector<LaunchRecord> history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
+                                       const std::string& config, Index first_step);
 
 /// Begins a launch that takes `first_step` with `config`, and notes it in the history.
 void begin_launch_with_history(RunDirectory& directory, const std::string& config, Index first_step);

@@ -9,6 +9,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/records/run_directory.hpp"
+#include "io/records/run_paths.hpp"
 #include "io/units.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/texts.hpp"
@@ -208,7 +209,7 @@ void require_nothing_lost(const RunConfig& config, const EarlierRun& earlier) {
   throw Error(ExitCode::checkpoint,
               {.what = record && record->state == "completed" ? "this run is completed, but its checkpoints are gone"
                                                               : "this run has saved a checkpoint, but it is gone",
-               .where = (run / "checkpoints").string(),
+               .where = (run / RunFolder::checkpoints).string(),
                .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", record->state)
                                   : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
                                                 counted(earlier.steps, "step"), earlier.checkpoint_interval),

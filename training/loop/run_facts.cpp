@@ -3,161 +3,60 @@
 #include "training/loop/run_facts.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
 #include "io/machine.hpp"
 #include "io/tokens/token_statistics.hpp"
-#include "parallel/collectives/collectives.hpp"
-#include "parallel/collectives/point_to_point.hpp"
 #include "parallel/collectives/texts.hpp"
 #include "parallel/launch/host_cores.hpp"
-#include "parallel/observe/slow_link.hpp"
 #include "training/config/data_files.hpp"
+#include "training/loop/link_check.hpp"
 
 namespace espalier {
 namespace {
 
 // The files were read a moment ago: what fails now fails in the training as well, which reports it.
-void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
+void add_data_facts(const RunConfig& config, RunFacts& facts) {
   try {
     const TokenFrequencies frequencies = sample_frequencies(token_files_of(config.data.train));
-    facts["train_tokens"] = frequencies.num_tokens;
-    facts["unigram_loss"] = frequencies.unigram_loss;
+    facts.train_tokens = frequencies.num_tokens;
+    facts.unigram_loss = frequencies.unigram_loss;
   } catch (const Error&) {
   }
 }
 
-// The best time counts. What stands out is tried again: a rank that shares its core with others waits its turn now and
-// then, a slow link is slow each time.
-constexpr int num_tries = 3;
-constexpr int num_rounds = 6;
-
-std::vector<int> distances(int size) {
-  std::vector<int> result;
-  for (int distance = 1; distance < size; distance = size <= 8 ? distance + 1 : 2 * distance)
-    result.push_back(distance);
-  return result;
-}
-
-// Seconds of a message from the rank that lies `distance` before this one. It is sent when this rank says that it
-// waits: what comes before the receiver looks says nothing about the link.
-double transit_from(const Communicator& group, int distance) {
-  const ExecSpace exec;
-  const int before = (group.rank() - distance + group.size()) % group.size();
-  const int after = (group.rank() + distance) % group.size();
-  const Tensor<float, 1> out(ledger_label(Category::communication, "link_check_out"), 1);
-  const Tensor<float, 1> in(ledger_label(Category::communication, "link_check_in"), 1);
-  const Tensor<float, 1> go(ledger_label(Category::communication, "link_check_go"), 1);
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < num_tries; ++i) {
-    Request receive = irecv(exec, group, in, before);
-    Request asked = irecv(exec, group, go, after, tags::ready);
-    Request ask = isend(exec, group, out, before, tags::ready);
-    std::optional<Request> answer;
-    receive.wait([&] {
-      if (!answer && asked.test())
-        answer.emplace(isend(exec, group, out, after));
-    });
-    best = std::min(best, group.clock().now() - receive.sent_at());
-    if (!answer) {
-      asked.wait();
-      answer.emplace(isend(exec, group, out, after));
-    }
-    answer->wait();
-    ask.wait();
+void add_hosts(const Communicator& world, RunFacts& facts) {
+  for (const std::string& name : gather_texts(world, host_name())) {
+    const auto found = std::find(facts.hosts.begin(), facts.hosts.end(), name);
+    facts.host_of_rank.push_back(static_cast<std::size_t>(found - facts.hosts.begin()));
+    if (found == facts.hosts.end())
+      facts.hosts.push_back(name);
   }
-  return best;
-}
-
-// Of two the lower: of two links one may be slow.
-double lower_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-struct SlowLink {
-  std::size_t step;  ///< which of the distances
-  int to;            ///< rank
-};
-
-// Those whose best time stands out from the typical.
-std::vector<SlowLink> slow_links(const std::vector<double>& seconds, std::size_t num_steps, double typical) {
-  std::vector<SlowLink> slow;
-  for (std::size_t i = 0; i < seconds.size(); ++i)
-    if (is_slow_link(seconds[i], typical))
-      slow.push_back({.step = i % num_steps, .to = static_cast<int>(i / num_steps)});
-  return slow;
-}
-
-nlohmann::json check_axis(const ProcessMesh& mesh, Axis axis) {
-  const Communicator& group = mesh.along(axis);
-  const std::vector<int> steps = distances(group.size());
-  std::vector<double> mine(steps.size(), std::numeric_limits<double>::infinity());
-  std::vector<double> all(steps.size() * static_cast<std::size_t>(mesh.world().size()));
-  double typical = 0;
-  std::vector<SlowLink> slow;
-  for (int round = 0; round == 0 || (round < num_rounds && !slow.empty()); ++round) {
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      mine[i] = std::min(mine[i], transit_from(group, steps[i]));
-    all_gather(mesh.world(), std::span<double>(all), std::span<const double>(mine));
-    typical = lower_median(all);
-    slow = slow_links(all, steps.size(), typical);
-  }
-
-  nlohmann::json found = nlohmann::json::array();
-  for (const SlowLink& link : slow) {
-    PerAxis sender = mesh.layout().coordinates(link.to);
-    sender[axis] = (sender[axis] - steps[link.step] + group.size()) % group.size();
-    found.push_back({{"from", mesh.layout().rank_at(sender)},
-                     {"to", link.to},
-                     {"seconds", all[static_cast<std::size_t>(link.to) * steps.size() + link.step]}});
-  }
-  return {{"typical_seconds", typical}, {"slow", found}};
 }
 
 }  // namespace
 
-nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const std::string& program,
-                         double gemm_flops, Index first_step) {
+RunFacts gather_run_facts(const RunConfig& config, const ProcessMesh& mesh, const std::string& program,
+                          double gemm_flops, Index first_step) {
   const Communicator& world = mesh.world();
-  std::vector<std::string> hosts;
-  std::vector<std::size_t> host_of_rank;
-  for (const std::string& name : gather_texts(world, host_name())) {
-    const auto found = std::find(hosts.begin(), hosts.end(), name);
-    host_of_rank.push_back(static_cast<std::size_t>(found - hosts.begin()));
-    if (found == hosts.end())
-      hosts.push_back(name);
-  }
   const HostLoad load = most_crowded_host(world);
-  nlohmann::json facts = {
-      {"program", program},
-      {"cpu", cpu_model()},
-      {"hosts", hosts},
-      {"host_of_rank", host_of_rank},
-      {"ranks", world.size()},
-      {"threads", ExecSpace().concurrency()},
-      {"host_threads", load.threads},
-      {"host_cores", load.cores},
-      {"gemm_library", to_string(matmul_library())},
-      {"gemm_flops", gemm_flops},
-      {"fast_16_bits", !exec_is_host || multiplies_16_bits(ScalarType::bf16, default_matmul_library(ScalarType::bf16))},
-      {"first_step", first_step},
-      {"links", check_links(mesh)}};
+  RunFacts facts{
+      .program = program,
+      .cpu = cpu_model(),
+      .ranks = world.size(),
+      .threads = ExecSpace().concurrency(),
+      .host_threads = load.threads,
+      .host_cores = load.cores,
+      .gemm_library = to_string(matmul_library()),
+      .gemm_flops = gemm_flops,
+      .fast_16_bits = !exec_is_host || multiplies_16_bits(ScalarType::bf16, default_matmul_library(ScalarType::bf16)),
+      .first_step = first_step,
+      .links = check_links(mesh)};
+  add_hosts(world, facts);
   if (world.rank() == 0)
     add_data_facts(config, facts);
   return facts;
-}
-
-nlohmann::json check_links(const ProcessMesh& mesh) {
-  nlohmann::json links = nlohmann::json::object();
-  for (const Axis axis : trained_axes)
-    if (mesh.along(axis).size() > 1)
-      links[to_string(axis)] = check_axis(mesh, axis);
-  return links;
 }
 
 }  // namespace espalier

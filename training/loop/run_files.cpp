@@ -11,6 +11,8 @@
 
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/set_aside.hpp"
+#include "io/pack/json_text.hpp"
+#include "io/records/run_details.hpp"
 #include "io/records/run_progress.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
@@ -57,22 +59,22 @@ void RunFiles::begin_launch_on_root(Index resumed_step, const PredictionCheck& p
   const Restarts restarts =
       options_.retry ? Restarts{resumed_step} : count_restarts(directory_->previous(), resumed_step);
   require_progress(restarts, path_, directory_->previous());
-  keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(path_ / "config.toml");
+  keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(path_ / RunFile::config);
   nlohmann::json details = to_json(restarts);
   if (keeps_figures_) {
     directory_->begin_launch();
   } else {
     begin_launch_with_history(*directory_, to_toml(config_), resumed_step + 1);
-    write_file_atomically(path_ / "prediction.json", prediction.json());
+    write_file_atomically(path_ / RunFile::prediction, json_text(to_json(prediction.record()), 2) + "\n");
     details["stragglers"] = nlohmann::json::array();
-    details["steps_done"] = resumed_step;
+    details.update(details_of_steps_done(resumed_step));
   }
   directory_->update(details);
   remove_progress_files(directory_->state());
   if (resumed_step == 0)
     set_aside_records();
   if (world_.size() > 1)
-    make_directories(path_ / "ranks");
+    make_directories(path_ / RunFolder::ranks);
   for (const Path& path : set_aside_checkpoints_after(checkpoints(), resumed_step, directory_->id()))
     note_(fmt::format("set aside {}: this run resumes from an older step", path.string()));
 }
@@ -80,9 +82,9 @@ void RunFiles::begin_launch_on_root(Index resumed_step, const PredictionCheck& p
 // Of a launch that saved no checkpoint: this one takes its steps again.
 void RunFiles::set_aside_records() const {
   std::vector<std::string> kept;
-  for (const auto& [name, extension] : {std::pair("metrics", ".jsonl"), std::pair("samples", ".jsonl"),
-                                        std::pair("ranks", ""), std::pair("trace", ""), std::pair("tensorboard", "")})
-    if (const Path path = set_aside_if_any(path_ / (std::string(name) + extension), extension); !path.empty())
+  for (const char* const name :
+       {RunFile::metrics, RunFile::samples, RunFolder::ranks, RunFolder::trace, RunFolder::tensorboard})
+    if (const Path path = set_aside_if_any(path_ / name, Path(name).extension().string()); !path.empty())
       kept.push_back(path.filename().string());
   if (!kept.empty())
     note_(fmt::format("the records of the earlier launch are kept as {}", fmt::join(kept, ", ")));

@@ -54,7 +54,7 @@ class RunFiles {
   const RunDirectory& directory() const { return *directory_; }
 
   const Path& path() const { return path_; }
-  Path checkpoints() const { return path_ / "checkpoints"; }
+  Path checkpoints() const { return path_ / RunFolder::checkpoints; }
 
  private:
   void begin_launch_on_root(Index resumed_step, const PredictionCheck& prediction);

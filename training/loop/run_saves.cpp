@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "io/records/run_paths.hpp"
 #include "training/loop/resume.hpp"
 #include "training/loop/run_files.hpp"
 #include "training/loop/stop_agreement.hpp"
@@ -25,7 +26,7 @@ Index Rollbacks::roll_back(const StepReport& report, const RunConfig& config, co
                  "look at the step with --replay"});
   std::vector<IndexRange> passed_over = trainer.passed_over();
   passed_over.push_back(report.samples);
-  const Path checkpoints = Path(config.run.directory) / "checkpoints";
+  const Path checkpoints = Path(config.run.directory) / RunFolder::checkpoints;
   TrainOptions options;
   options.new_data = true;  // that of this launch, which has been accepted
   const Index step = resume_training(options, checkpoints, owner, config, mesh, trainer, note);

@@ -38,10 +38,11 @@ TrainProgress StepLines::progress_of(const StepReport& report) const {
   progress.tokens_per_second = static_cast<double>(config.tokens_per_step()) / report.step_seconds;
   progress.seconds_left = pace * static_cast<double>(left);
   progress.seconds_to_save = pace * static_cast<double>(to_save);
-  progress.gemm_fraction = prediction_.seconds_at_gemm_rate(attention_share) / report.step_seconds;
+  progress.gemm_fraction = gemm_fraction(config.model.shape, config.sequence_length, progress.tokens_per_second,
+                                         gemm_rate_, attention_share);
   if (peak_rate_)
-    progress.mfu = progress.tokens_per_second *
-                   model_flops_per_token(config.model.shape, config.sequence_length, attention_share) / *peak_rate_;
+    progress.mfu =
+        mfu(config.model.shape, config.sequence_length, progress.tokens_per_second, *peak_rate_, attention_share);
   return progress;
 }
 

@@ -6,7 +6,6 @@
 
 #include "core/stopwatch.hpp"
 #include "training/loop/loop_observer.hpp"
-#include "training/loop/prediction_check.hpp"
 #include "training/loop/train_loop.hpp"
 
 namespace espalier {
@@ -14,10 +13,10 @@ namespace espalier {
 /// Writes the line of each step on rank 0: into metrics.jsonl and on the console, with throughput and remaining time.
 class StepLines : public LoopObserver {
  public:
-  /// @param peak_rate FLOP/s of all devices together, where it is known. What is given must outlive it.
-  StepLines(const RunContext& run, const TrainEvents& events, const PredictionCheck& prediction,
-            std::optional<double> peak_rate)
-      : run_(run), events_(events), prediction_(prediction), peak_rate_(peak_rate) {}
+  /// @param gemm_rate measured FLOP/s of all devices together  @param peak_rate their peak, where it is known. What is
+  /// given must outlive it.
+  StepLines(const RunContext& run, const TrainEvents& events, double gemm_rate, std::optional<double> peak_rate)
+      : run_(run), events_(events), gemm_rate_(gemm_rate), peak_rate_(peak_rate) {}
 
   void before_step(Index step) override;
   void after_step(const LoopStep& step) override;
@@ -28,7 +27,7 @@ class StepLines : public LoopObserver {
 
   const RunContext& run_;
   const TrainEvents& events_;
-  const PredictionCheck& prediction_;
+  double gemm_rate_;
   std::optional<double> peak_rate_;
   std::optional<Stopwatch> since_first_step_;
   Index steps_ = 0;  // of this launch, with those that were rolled back

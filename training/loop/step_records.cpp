@@ -7,25 +7,17 @@
 #include <string>
 
 #include "core/memory_ledger.hpp"
-#include "io/json_by_name.hpp"
+#include "io/records/run_paths.hpp"
 
 namespace espalier {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* validation_loss = "validation_loss";
-
 // All fields that a line may have.
 ordered_json line_with_all_fields() {
-  StepReport report;
-  report.judgement.scores.emplace();
-  report.judgement.anomaly = Anomaly::spike;
-  TrainProgress progress;
-  progress.mfu = 0;
-  ordered_json line = metrics_line(report, progress);
-  line[validation_loss] = 0;
-  return line;
+  return to_json(StepRecord{
+      .mfu = 0, .loss_score = 0, .gradient_norm_score = 0, .anomaly = to_string(Anomaly::spike), .validation_loss = 0});
 }
 
 // TensorBoard groups by what stands before the slash.
@@ -35,46 +27,49 @@ std::string tag_of(const std::string& field) {
 
 }  // namespace
 
-nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
-  nlohmann::ordered_json line = {{"step", report.step},
-                                 {"loss", report.loss},
-                                 {"learning_rate", report.learning_rate},
-                                 {"gradient_norm", report.gradient_norm},
-                                 {"loss_scale", report.loss_scale},
-                                 {"skipped_steps", report.skipped_steps},
-                                 {"tokens", report.tokens},
-                                 {"valid_tokens", report.counts.valid_tokens},
-                                 {"attention_share", report.counts.attention_share},
-                                 {"tokens_per_second", progress.tokens_per_second},
-                                 {"step_seconds", report.step_seconds},
-                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
-                                 {"bytes_sent", json_by_axis(report.bytes_sent)},
-                                 {"memory_peak_bytes", json_by_name<Category>(MemoryLedger::instance().peak().bytes)},
-                                 {"gemm_fraction", progress.gemm_fraction},
-                                 {"passed_over_samples", report.passed_over}};
-  if (progress.mfu)
-    line["mfu"] = *progress.mfu;
+StepTimes step_times(const StepReport& report) {
+  return {.step = report.step,
+          .step_seconds = report.step_seconds,
+          .seconds = report.seconds,
+          .bytes_sent = report.bytes_sent};
+}
+
+StepRecord step_record(const StepReport& report, const TrainProgress& progress) {
+  StepRecord record{.loss = report.loss,
+                    .learning_rate = report.learning_rate,
+                    .gradient_norm = report.gradient_norm,
+                    .loss_scale = report.loss_scale,
+                    .skipped_steps = report.skipped_steps,
+                    .tokens = report.tokens,
+                    .valid_tokens = report.counts.valid_tokens,
+                    .attention_share = report.counts.attention_share,
+                    .tokens_per_second = progress.tokens_per_second,
+                    .times = step_times(report),
+                    .memory_peak = MemoryLedger::instance().peak(),
+                    .gemm_fraction = progress.gemm_fraction,
+                    .passed_over_samples = report.passed_over,
+                    .mfu = progress.mfu};
   if (const auto& scores = report.judgement.scores) {
-    line["loss_score"] = scores->loss;
-    line["gradient_norm_score"] = scores->gradient_norm;
+    record.loss_score = scores->loss;
+    record.gradient_norm_score = scores->gradient_norm;
   }
   if (report.judgement.anomaly != Anomaly::none)
-    line["anomaly"] = to_string(report.judgement.anomaly);
-  return line;
+    record.anomaly = to_string(report.judgement.anomaly);
+  return record;
 }
 
 StepRecords::StepRecords(const RunConfig& config, const Path& run, Index last_step)
-    : metrics_(run / "metrics.jsonl", last_step) {
+    : metrics_(run / RunFile::metrics, last_step) {
   if (config.run.metrics_csv)
-    csv_.emplace(run / "metrics.csv", run / "metrics.jsonl", line_with_all_fields());
+    csv_.emplace(run / RunFile::metrics_csv, run / RunFile::metrics, line_with_all_fields());
   if (config.run.tensorboard)
-    events_.emplace(run / "tensorboard", last_step + 1);
+    events_.emplace(run / RunFolder::tensorboard, last_step + 1);
   if (config.run.sample_interval > 0)
-    samples_.emplace(run / "samples.jsonl", last_step);
+    samples_.emplace(run / RunFile::samples, last_step);
 }
 
 void StepRecords::add_step(const StepReport& report, const TrainProgress& progress, bool validation_is_due) {
-  const ordered_json line = metrics_line(report, progress);
+  const ordered_json line = to_json(step_record(report, progress));
   metrics_.append(line, validation_is_due ? validation_padding : 0);
   if (csv_)
     csv_->append(line);
@@ -89,11 +84,11 @@ void StepRecords::add_step(const StepReport& report, const TrainProgress& progre
 }
 
 void StepRecords::add_validation(Index step, double loss) {
-  metrics_.add_to_last(step, validation_loss, loss);
+  metrics_.add_to_last(step, validation_loss_key, loss);
   if (csv_)
-    csv_->add_to_last(step, validation_loss, loss);
+    csv_->add_to_last(step, validation_loss_key, loss);
   if (events_)
-    events_->scalars(step, {{tag_of(validation_loss), loss}});
+    events_->scalars(step, {{tag_of(validation_loss_key), loss}});
 }
 
 void StepRecords::add_samples(Index step, const std::vector<TextSample>& samples) {

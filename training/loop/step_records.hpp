@@ -10,6 +10,7 @@
 #include "io/records/event_file.hpp"
 #include "io/records/metrics.hpp"
 #include "io/records/metrics_csv.hpp"
+#include "io/records/step_record.hpp"
 #include "training/loop/text_samples.hpp"
 #include "training/loop/train_loop.hpp"
 
@@ -18,8 +19,11 @@ namespace espalier {
 /// Blanks in the line of a step that is to be validated: `,"validation_loss":` and a number fit.
 constexpr std::size_t validation_padding = 44;
 
-/// A step in metrics.jsonl; docs/running.md explains each field.
-nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress);
+/// The times of a step of this rank, without those of messages on their way.
+StepTimes step_times(const StepReport& report);
+
+/// A step in metrics.jsonl.
+StepRecord step_record(const StepReport& report, const TrainProgress& progress);
 
 /// The records of the steps on rank 0: metrics.jsonl, and metrics.csv, tensorboard/ and samples.jsonl if the config
 /// wants them.

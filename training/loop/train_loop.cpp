@@ -44,13 +44,13 @@ class Loop {
  public:
   /// Collective. The run's directory is there, with its records open after the step that the trainer resumes after.
   Loop(const RunContext& run, const TrainEvents& events, Trainer& trainer, CheckpointSaver& saver,
-       PredictionCheck& prediction, std::optional<double> peak_rate, const Tokenizer* tokenizer)
+       PredictionCheck& prediction, double gemm_rate, std::optional<double> peak_rate, const Tokenizer* tokenizer)
       : run_(run),
         trainer_(trainer),
         rank_records_(run.config, run.mesh, trainer.steps_done()),
         prediction_(run, prediction),
         stragglers_(run),
-        step_lines_(run, events, prediction, peak_rate),
+        step_lines_(run, events, gemm_rate, peak_rate),
         saves_(run, trainer, saver),
         validation_(run, events, trainer, saver),
         samples_(run, trainer, saver, tokenizer),
@@ -206,11 +206,11 @@ class Launch {
     const AtEarlyExit at_early_exit(
         [path = files_.path()](const std::string& report) { record_failure(path, report, ExitCode::communication); });
     attempt_together(world, ExitCode::write, [&] { tokenizer_.keep_in(files_.path()); });
-    const nlohmann::json facts = run_facts(config, run_.mesh, options_.program, gemm_rate_, resumed_step + 1);
+    const RunFacts facts = gather_run_facts(config, run_.mesh, options_.program, gemm_rate_, resumed_step + 1);
     if (!files_.keeps_figures())
-      files_.update({{"facts", facts}});
+      files_.update(details_of(facts));
     files_.open_records(resumed_step);
-    Loop loop(run_, events_, trainer, saver, *prediction_, peak_rate_, tokenizer_.tokenizer.get());
+    Loop loop(run_, events_, trainer, saver, *prediction_, gemm_rate_, peak_rate_, tokenizer_.tokenizer.get());
     if (config.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       loop.save();  // there is none of this run yet that it could go back to
     if (resumed_step >= config.total_steps())

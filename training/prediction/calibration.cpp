@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/median.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/layer_time.hpp"
 
 namespace espalier {
@@ -53,10 +54,10 @@ double misfit(const Accelerator& device, Precision precision, const std::vector<
 
 constexpr double least_latency = 1e-9;  // that a cluster file may have
 
-// What passes each device [nccl-tests, PERFORMANCE.md]. Clocks that jitter leave it finite.
+// Clocks that jitter leave it finite.
 double bus_bandwidth(const TimedAllReduce& measured, int devices) {
-  const double n = devices;
-  return 2 * (n - 1) / n * measured.bytes / std::max(least_latency, measured.large_seconds - measured.small_seconds);
+  return passed_share(Collective::all_reduce, devices) * measured.bytes /
+         std::max(least_latency, measured.large_seconds - measured.small_seconds);
 }
 
 }  // namespace
@@ -116,15 +117,16 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
 
 LinkTier node_link(const Cluster& cluster, const TimedAllReduce& measured) {
   const int devices = cluster.devices_per_node;
-  const double steps = 2 * std::log2(devices);
-  return {.bandwidth = bus_bandwidth(measured, devices), .latency = measured.small_seconds / steps};
+  return {.bandwidth = bus_bandwidth(measured, devices),
+          .latency = measured.small_seconds / latency_steps(Collective::all_reduce, devices, 1).inside};
 }
 
 LinkTier network_link(const Cluster& cluster, const TimedAllReduce& measured) {
-  const double inside_nodes = 2 * std::log2(cluster.devices_per_node) * cluster.node.latency;
-  const double steps = 2 * std::ceil(std::log2(cluster.num_nodes));
+  const LatencySteps steps =
+      latency_steps(Collective::all_reduce, cluster.devices_per_node, static_cast<int>(cluster.num_nodes));
   return {.bandwidth = bus_bandwidth(measured, cluster.num_devices()) / cluster.devices_per_node,
-          .latency = std::max(least_latency, (measured.small_seconds - inside_nodes) / steps)};
+          .latency =
+              std::max(least_latency, (measured.small_seconds - steps.inside * cluster.node.latency) / steps.between)};
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "io/input_limits.hpp"
+#include "io/records/run_paths.hpp"
 #include "models/cost.hpp"
 #include "models/decoder.hpp"
 #include "models/part_layers.hpp"
@@ -84,7 +85,7 @@ LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
 }
 
 std::vector<Index> stored_layers(const RunConfig& config) {
-  const Path path = Path(config.run.directory) / "config.toml";
+  const Path path = Path(config.run.directory) / RunFile::config;
   try {
     const RunConfig stored =
         parse_run_config(read_file(path, ExitCode::data, LargestFile::config), path.string(),

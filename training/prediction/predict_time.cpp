@@ -229,14 +229,6 @@ std::string how_to_measure(const Layout& layout) {
       layout.num_devices(), compute == "fp32" ? "" : " --precision fp32," + compute);
 }
 
-TrainSettings train_settings(const RunConfig& config) {
-  return {.rounds_gradients = wire_type(config).has_value(),
-          .fp32_residual = config.precision.residual == "state",
-          .separate_documents = config.data.separates_documents(),
-          .copies_state = config.checkpoint.async,
-          .cudnn_attention = config.run.attention != "own"};
-}
-
 }  // namespace
 
 Cluster cluster_of(const RunConfig& config) {

@@ -2,31 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "core/phases.hpp"
+#include "io/records/prediction_record.hpp"
 #include "planning/price_layout.hpp"
 #include "training/config/run_layout.hpp"
 
 namespace espalier {
-
-/// Seconds of one step, before it is run.
-struct TimePrediction {
-  double step_seconds = 0;
-  std::vector<PhaseSeconds> stages = {};  ///< by phase, of a rank of each stage; each adds up to step_seconds
-  double error_share = 0;                 ///< half the width of the error bars; 0: not known
-  bool calibrated = false;                ///< on CPUs, by their measured speed with as many ranks at work
-  std::string source = {};                ///< what it was made from
-  std::string note = {};                  ///< what it does not know that its source could tell, and what to do
-};
-
-/// A prediction, or in words why there is none and what to do about it.
-struct TimeOutlook {
-  std::optional<TimePrediction> time = {};
-  std::string why_not = {};
-};
 
 /// What `train` tells of its step: by --emulate where that imitates operations, else by run.cluster, or without it by
 /// the GEMM rate. Of the healthy run: faults that --emulate injects are what is to stand out against it.

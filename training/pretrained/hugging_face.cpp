@@ -11,6 +11,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
+#include "io/records/run_paths.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/pretrained/hugging_face_config.hpp"
@@ -53,7 +54,7 @@ CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokeniz
 Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, const Path& directory,
                          const std::string& tokenizer) {
   weights.require_tied_head();
-  const Path checkpoints = directory / "checkpoints";
+  const Path checkpoints = directory / RunFolder::checkpoints;
   make_directories(checkpoints);
   const CheckpointInfo info = info_of(weights.model(), tokenizer);
   Index bytes = 0;

@@ -9,6 +9,7 @@
 
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
+#include "io/records/run_paths.hpp"
 #include "training/pretrained/hugging_face_fields.hpp"
 
 namespace espalier {
@@ -90,7 +91,7 @@ void require_token_ids(const char* key, const json& ids) {
 void refuse_own(const Path& directory, const Path& config) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  if (!std::filesystem::exists(config, missing) && (has("manifest.json") || has("checkpoints")))
+  if (!std::filesystem::exists(config, missing) && (has("manifest.json") || has(RunFolder::checkpoints)))
     throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, but a Hugging Face model is needed",
                                  .where = directory.string(),
                                  .got = "no config.json",

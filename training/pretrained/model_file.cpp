@@ -97,7 +97,7 @@ class ModelReader {
   void read_batch(PlannedModel& planned) {
     Index of_a_replica = 1;  // for the planner to choose
     reader_.read("batch", "micro_batch_size", of_a_replica);
-    reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = 1 << 24});
+    reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = LargestModel::batch});
     Index length = 0;
     reader_.read("batch", "sequence_length", length, or_zero(ModelRange::positions));
     if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)

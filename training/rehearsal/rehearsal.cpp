@@ -9,8 +9,9 @@
 #include <numeric>
 
 #include "io/config/toml_config.hpp"
-#include "io/json_fields.hpp"
+#include "io/records/run_details.hpp"
 #include "io/tokens/token_file.hpp"
+#include "io/units.hpp"
 #include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_run.hpp"
 #include "planning/to_double.hpp"
@@ -226,12 +227,12 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
   const LayoutPrice& price = rehearsal.price;
   RehearsedStep step{.predicted_seconds = price.step_seconds};
   try {
-    const nlohmann::json& time = object_field(details, "time");
-    const nlohmann::json& stages = list_field(time, "stages");
-    if (stages.size() != price.stages.size())
-      refuse_field("stages", stages, fmt::format("{}", price.stages.size()));
-    step.rehearsed_seconds = field<double>(time, "step_seconds", RealRange{.min = 0}) / rehearsal.time_scale;
-    step.num_steps = field<Index>(time, "steps", count_range);
+    const MeasuredTime time = time_in(details);
+    if (time.stages.size() != price.stages.size())
+      throw std::runtime_error(
+          fmt::format("times of {}, wanted {}", counted(std::ssize(time.stages), "stage"), price.stages.size()));
+    step.rehearsed_seconds = time.step_seconds / rehearsal.time_scale;
+    step.num_steps = time.steps;
     double busiest = 0;
     for (std::size_t stage = 0; stage < price.stages.size(); ++stage) {
       PhaseSeconds planned = price.stages[stage];
@@ -244,8 +245,7 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
       step.stage = static_cast<int>(stage);
       step.predicted = planned;
       for (std::size_t i = 0; i < num_phases; ++i)
-        step.rehearsed.seconds[i] =
-            field_or(stages[stage], to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
+        step.rehearsed.seconds[i] = time.stages[stage].seconds[i] / rehearsal.time_scale;
     }
   } catch (const std::runtime_error& error) {
     throw Error(ExitCode::data, {.what = "the rehearsal has no times",
