@@ -47,12 +47,12 @@ void print_machine(const Cluster& cluster, int ranks_per_device, const std::vect
                device_text(device, ranks_per_device),
                quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
   print_answer("{:<18} {}, of which elementwise kernels get {:.2f}\n", "memory bandwidth",
-               quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_share);
+               quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_efficiency);
   for (const MachineFit& fit : fits) {
     const MatrixRate& rate = device.rate(fit.precision);
     print_answer("{:<18} {}, large matmuls {:.2f} of it, attention {:.2f}; layers within {:.1f} % (median), {:.1f} %\n",
                  to_string(fit.precision), quantity_text(Quantity::flops_per_second, rate.peak_flops),
-                 rate.product_share, rate.attention_share, 100 * fit.median_error, 100 * fit.worst_error);
+                 rate.matmul_efficiency, rate.attention_efficiency, 100 * fit.median_error, 100 * fit.worst_error);
   }
   print_link("between ranks", cluster.node);
   print_link("between hosts", cluster.network);

@@ -325,7 +325,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("plan", "Recommend a layout for a model, a machine and a batch");
   command
       ->add_option("--model", options->model,
-                   "preset (gpt3-175b, llama3-8b, ...), or a config file: its [model], [batch] and run.attention")
+                   "preset (gpt3-175b, llama3-8b, ...), or a config file of train: its model, batch and precision")
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,

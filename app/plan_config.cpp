@@ -14,6 +14,7 @@
 #include "io/units.hpp"
 #include "models/part_layers.hpp"
 #include "models/presets.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
 #include "training/prediction/predict_time.hpp"
 
@@ -85,7 +86,9 @@ void require_runnable(const PlanProblem& problem, const Layout& layout) {
 }
 
 std::vector<std::string> planned_settings(const PlanProblem& problem, Layout layout) {
-  std::vector<std::string> settings = model_keys(problem.model);
+  ModelConfig model = problem.model;
+  model.max_sequence_length = std::max(model.max_sequence_length, problem.sequence_length);  // no table limits it
+  std::vector<std::string> settings = model_keys(model);
   const std::vector<std::string>& names = trainable_preset_names();
   const bool has_name = std::ranges::find(names, problem.model_name) != names.end();
   settings.push_back("model.preset=" + (has_name ? problem.model_name : RunConfig::Model{}.preset));
@@ -179,6 +182,8 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
     all.push_back(fmt::format("run.tokens={}", problem.num_tokens));
   TrainConfig config;
   fill_in(all, config.to_fill, text, name);
+  if (!sets("run.device_memory"))
+    all.push_back(fmt::format("run.device_memory={}", room_bytes(problem)));
   if (!sets("run.cluster")) {
     config.cluster = run_cluster(cluster, problem.cluster);
     all.push_back(override_text("run.cluster", config.cluster));

@@ -131,6 +131,29 @@ Precision precision_of_all(const std::vector<PlanProblem>& problems) {
                                 .todo = "choose one: --precision fp8"});
 }
 
+// Those of the command line, else that of the model's file, else one that all devices have.
+std::vector<Precision> precisions_from(const PlanOptions& options, const PlannedModel& planned,
+                                       const std::vector<PlanProblem>& problems) {
+  std::vector<Precision> precisions;
+  for (const std::string& name : options.precisions)
+    if (const Precision precision = precision_from(name); std::ranges::find(precisions, precision) == precisions.end())
+      precisions.push_back(precision);
+  if (options.precisions.empty() && !planned.precision.empty()) {
+    if (const std::optional<Precision> precision = parse_priced_precision(planned.precision))
+      precisions = {*precision};
+    else
+      print_note("note: {} computes in {}, which plan cannot estimate\n", planned.name, planned.precision);
+  }
+  if (precisions.empty())
+    precisions = {precision_of_all(problems)};
+  for (const PlanProblem& problem : problems)
+    for (const Precision precision : precisions)
+      if (precisions.size() > 1 && !problem.cluster.device.has(precision))
+        print_note("note: {} does not support {}; planned without it\n", problem.cluster.device.name,
+                   to_string(precision));
+  return precisions;
+}
+
 Index tokens_from(const std::string& text) {
   std::optional<Index> tokens = text.empty() ? 0 : parse_count(text);
   double number = 0;  // "15e12"
@@ -239,22 +262,14 @@ PlanTask task_from(const PlanOptions& options) {
     }
     if (options.reserve_gib >= 0)
       problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * static_cast<double>(gib));
-    problem.implementation = espalier_implementation(problem.cluster.device.moves_messages);
-    if (planned.own_attention)
-      problem.implementation.cudnn_attention = false;
+    problem.implementation = espalier_implementation(problem.cluster.device.moves_messages, planned.settings);
     problem.sequence_length = planned.sequence_length;
     problem.num_tokens = tokens_from(options.tokens);
     require_cluster(problem.cluster, name);
     task.problems.push_back(problem);
   }
   task.space.num_devices = options.devices > 0 ? options.devices : task.problems.front().cluster.num_devices();
-  task.space.precisions.clear();
-  for (const std::string& name : options.precisions)
-    if (const Precision precision = precision_from(name);
-        std::ranges::find(task.space.precisions, precision) == task.space.precisions.end())
-      task.space.precisions.push_back(precision);
-  if (options.precisions.empty())
-    task.space.precisions = {precision_of_all(task.problems)};
+  task.space.precisions = precisions_from(options, planned, task.problems);
   task.space.tries_context = options.contexts;
   task.space.tries_orders = true;
   if (!options.fixed.empty())

@@ -49,7 +49,7 @@ double product_seconds(const Accelerator& device, Precision precision, double m,
   const MatrixRate& rate = device.rate(precision);
   const double tiles = batch * std::ceil(m / tile) * std::ceil(n / tile);
   const double filled = tiles / (tiles + rate.fill_waves * device.processors);
-  const double share = rate.product_share * k / (k + rate.half_depth) * filled;
+  const double share = rate.matmul_efficiency * k / (k + rate.half_depth) * filled;
   const double arithmetic = batch * 2 * m * n * k / (rate.peak_flops * share);
   const double element = precision == Precision::fp8 ? 1 : activation_bytes(precision);
   const double bytes = batch * (element * (m * k + k * n) + activation_bytes(precision) * m * n);
@@ -57,7 +57,7 @@ double product_seconds(const Accelerator& device, Precision precision, double m,
 }
 
 double traffic_seconds(const Accelerator& device, double bytes) {
-  return bytes / (device.memory_bandwidth * device.memory_share);
+  return bytes / (device.memory_bandwidth * device.memory_efficiency);
 }
 
 }  // namespace espalier

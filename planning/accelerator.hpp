@@ -30,19 +30,19 @@ int activation_bytes(Precision precision);
 /// The matrix rate of a device in one precision: its peak, and the efficiency curve below it. One curve a device type
 /// and precision, whatever runs on it.
 struct MatrixRate {
-  double peak_flops = 0;             ///< per second, dense; 0: the device has not this precision
-  double product_share = 0;          ///< of the peak, in a product so large that nothing is lost at its edges
-  double half_depth = 0;             ///< inner dimension at which half of that is reached: share x k / (k + half_depth)
-  double fill_waves = 0;             ///< waves of 128 x 128 tiles lost to filling and draining the processors
-  double attention_share = 0;        ///< of the peak, in a fused attention kernel with heads of 128
-  double tuned_attention_share = 0;  ///< the same of kernels written for this very device; 0: no better
+  double peak_flops = 0;            ///< per second, dense; 0: the device has not this precision
+  double matmul_efficiency = 0;     ///< of the peak, in a product so large that nothing is lost at its edges
+  double half_depth = 0;            ///< inner dimension at which half of that is reached: share x k / (k + half_depth)
+  double fill_waves = 0;            ///< waves of 128 x 128 tiles lost to filling and draining the processors
+  double attention_efficiency = 0;  ///< of the peak, in a fused attention kernel with heads of 128
+  double tuned_attention_efficiency = 0;  ///< the same of kernels written for this very device; 0: no better
   double attention_half_length =
       0;                     ///< sequence at which half of the attention share is reached: share x s / (s + this)
   bool is_measured = false;  ///< peak_flops is the measured GEMM rate, in place of the maker's peak
 
   /// Share of the peak in a fused kernel over sequences so long.
   double attention(bool tuned, double length) const {
-    const double share = tuned ? std::max(attention_share, tuned_attention_share) : attention_share;
+    const double share = tuned ? std::max(attention_efficiency, tuned_attention_efficiency) : attention_efficiency;
     return share * length / (length + attention_half_length);
   }
 };
@@ -51,11 +51,11 @@ struct MatrixRate {
 struct Accelerator {
   std::string name;
   Index memory_bytes = 0;
-  double memory_bandwidth = 0;  ///< bytes per second
-  double memory_share = 0.8;    ///< of it, that elementwise kernels reach
-  int processors = 1;           ///< streaming multiprocessors, compute units or cores: tiles that run at once
-  double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
-  double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
+  double memory_bandwidth = 0;     ///< bytes per second
+  double memory_efficiency = 0.8;  ///< of it, that elementwise kernels reach
+  int processors = 1;              ///< streaming multiprocessors, compute units or cores: tiles that run at once
+  double kernel_seconds = 0;       ///< of the host to start one kernel: what small operations cannot go below
+  double step_seconds = 0;         ///< of a step, that belongs to no operation: data, clipping, logging
   double error_share = 0;  ///< of the calibration, either way; 0: not measured, published cases tell (interval.hpp)
   std::string unfitted;    ///< where nothing was fitted to runs on it: what its shares are taken from
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap

@@ -24,14 +24,14 @@ namespace {
 constexpr double tera = 1e12;
 
 struct Curve {
-  double product_share;
+  double matmul_efficiency;
   double half_depth;
   double fill_waves;
-  double attention_share = 0;  // none in fp8, which leaves attention to bf16
-  double tuned_attention_share = 0;
+  double attention_efficiency = 0;  // none in fp8, which leaves attention to bf16
+  double tuned_attention_efficiency = 0;
 };
 
-// product_share, half_depth, fill_waves, attention_share, tuned_attention_share
+// matmul_efficiency, half_depth, fill_waves, attention_efficiency, tuned_attention_efficiency
 constexpr Curve volta{0.83, 60, 0.12, 0.33};
 constexpr Curve ampere{0.72, 60, 0.12, 0.34};
 constexpr Curve hopper{0.575, 80, 0.20, 0.20, 0.35};
@@ -61,12 +61,12 @@ constexpr double attention_half_length =
 
 MatrixRate rate(double teraflops, const Curve& curve) {
   return {.peak_flops = teraflops * tera,
-          .product_share = curve.product_share,
+          .matmul_efficiency = curve.matmul_efficiency,
           .half_depth = curve.half_depth,
           .fill_waves = curve.fill_waves,
-          .attention_share = curve.attention_share,
-          .tuned_attention_share = curve.tuned_attention_share,
-          .attention_half_length = curve.attention_share > 0 ? attention_half_length : 0};
+          .attention_efficiency = curve.attention_efficiency,
+          .tuned_attention_efficiency = curve.tuned_attention_efficiency,
+          .attention_half_length = curve.attention_efficiency > 0 ? attention_half_length : 0};
 }
 
 struct Rates {
@@ -79,7 +79,7 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
   Accelerator made{.name = std::move(name),
                    .memory_bytes = memory_gib * gib,
                    .memory_bandwidth = bandwidth_tb * tera,
-                   .memory_share = 0.88,
+                   .memory_efficiency = 0.88,
                    .processors = processors,
                    .kernel_seconds = 8e-6,
                    .step_seconds = 25e-3,

@@ -64,7 +64,7 @@ std::string likely_mistake(Quantity quantity, double value, Sane sane) {
   return fmt::format(": is the unit right?{}", bits);
 }
 
-constexpr RealRange share{.min = 1e-3, .max = 1};
+constexpr RealRange efficiency{.min = 1e-3, .max = 1};
 
 // A rule of several keys that is broken, reported at one of them.
 struct ClusterRule {
@@ -105,15 +105,16 @@ std::vector<ClusterRule> rules_broken_by(const Cluster& cluster) {
     const char* const section = to_string(static_cast<Precision>(i));
     computes = computes || rate.peak_flops > 0;
     const bool attends = attention_precision(static_cast<Precision>(i)) == static_cast<Precision>(i);
-    for (const auto& [key, value] :
-         {std::pair("product_share", rate.product_share), {"attention_share", attends ? rate.attention_share : 1}})
+    for (const auto& [key, value] : {std::pair("matmul_efficiency", rate.matmul_efficiency),
+                                     {"attention_efficiency", attends ? rate.attention_efficiency : 1}})
       if (rate.peak_flops > 0 && value <= 0)
         found.push_back({section, key,
                          "is missing: with a peak or a gemm_rate, give the share of it that is reached, such as 0.5"});
-    if (rate.tuned_attention_share > 0 && rate.tuned_attention_share < rate.attention_share)
-      found.push_back({section, "tuned_attention_share",
-                       fmt::format("{:g} is less than attention_share, {:g}: kernels for this device cannot be slower",
-                                   rate.tuned_attention_share, rate.attention_share)});
+    if (rate.tuned_attention_efficiency > 0 && rate.tuned_attention_efficiency < rate.attention_efficiency)
+      found.push_back(
+          {section, "tuned_attention_efficiency",
+           fmt::format("{:g} is less than attention_efficiency, {:g}: kernels for this device cannot be slower",
+                       rate.tuned_attention_efficiency, rate.attention_efficiency)});
   }
   if (!computes)
     found.push_back({"bf16", "peak",
@@ -211,6 +212,12 @@ class ClusterReader {
     value = static_cast<Index>(bytes);
   }
 
+  // Earlier versions wrote "memory_share", and "product_share" for products of matrices.
+  void read_efficiency(const char* section, const std::string& of, double& value, RealRange range = efficiency) {
+    reader_.read(section, (of == "matmul" ? "product" : of) + "_share", value, range);
+    reader_.read(section, of + "_efficiency", value, range);
+  }
+
   void read_device(Accelerator& device) {
     std::string preset;
     if (reader_.read("device", "preset", preset, accelerator_preset_names()) && !preset.empty())
@@ -220,7 +227,7 @@ class ClusterReader {
     read_bytes("device", "memory", device.memory_bytes, sane_memory);
     read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth,
                   sane_memory_bandwidth);
-    reader_.read("device", "memory_share", device.memory_share, share);
+    read_efficiency("device", "memory", device.memory_efficiency);
     read_count("device", "processors", device.processors, 1 << 24);
     read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
     read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
@@ -235,17 +242,17 @@ class ClusterReader {
       const bool has_gemm_rate = read_quantity(section, "gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
       if (has_peak && has_gemm_rate)
         reader_.problem(section, "gemm_rate",
-                        "cannot be given together with peak: give the one that the shares refer to");
+                        "cannot be given together with peak: give the one that the efficiencies refer to");
       if (has_gemm_rate && preset_rate > 0)
-        rescale_shares(rate, preset_rate / rate.peak_flops);
+        rescale_efficiencies(rate, preset_rate / rate.peak_flops);
       rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
-      reader_.read(section, "product_share", rate.product_share, share);
+      read_efficiency(section, "matmul", rate.matmul_efficiency);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
       if (attention_precision(static_cast<Precision>(i)) != static_cast<Precision>(i))
         continue;
-      reader_.read(section, "attention_share", rate.attention_share, share);
-      reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
+      read_efficiency(section, "attention", rate.attention_efficiency);
+      read_efficiency(section, "tuned_attention", rate.tuned_attention_efficiency, {.min = 0, .max = 1});
       reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
     }
     if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))
@@ -254,9 +261,11 @@ class ClusterReader {
       device.unfitted = "what its file says";
   }
 
-  // A preset's shares are of the peak: of the lower rate that was measured they are more, and reach the same FLOP/s.
-  static void rescale_shares(MatrixRate& rate, double times) {
-    for (double* const of_rate : {&rate.product_share, &rate.attention_share, &rate.tuned_attention_share})
+  // A preset's efficiencies are of the peak: of the lower rate that was measured they are more, and reach the same
+  // FLOP/s.
+  static void rescale_efficiencies(MatrixRate& rate, double times) {
+    for (double* const of_rate :
+         {&rate.matmul_efficiency, &rate.attention_efficiency, &rate.tuned_attention_efficiency})
       *of_rate = std::min(1.0, *of_rate * times);
   }
 
@@ -301,7 +310,7 @@ std::string to_toml(const Cluster& cluster) {
   file.write("device", "name", device.name);
   quantity("device", "memory", Quantity::bytes, static_cast<double>(device.memory_bytes));
   quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth);
-  file.write("device", "memory_share", device.memory_share);
+  file.write("device", "memory_efficiency", device.memory_efficiency);
   file.write("device", "processors", Index{device.processors});
   quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds);
   quantity("device", "step_overhead", Quantity::seconds, device.step_seconds);
@@ -313,13 +322,13 @@ std::string to_toml(const Cluster& cluster) {
       continue;
     const char* const section = to_string(static_cast<Precision>(i));
     quantity(section, rate.is_measured ? "gemm_rate" : "peak", Quantity::flops_per_second, rate.peak_flops);
-    file.write(section, "product_share", rate.product_share);
+    file.write(section, "matmul_efficiency", rate.matmul_efficiency);
     file.write(section, "half_depth", rate.half_depth);
     file.write(section, "fill_waves", rate.fill_waves);
-    if (rate.attention_share > 0)
-      file.write(section, "attention_share", rate.attention_share);
-    if (rate.tuned_attention_share > 0)
-      file.write(section, "tuned_attention_share", rate.tuned_attention_share);
+    if (rate.attention_efficiency > 0)
+      file.write(section, "attention_efficiency", rate.attention_efficiency);
+    if (rate.tuned_attention_efficiency > 0)
+      file.write(section, "tuned_attention_efficiency", rate.tuned_attention_efficiency);
     if (rate.attention_half_length > 0)
       file.write(section, "attention_half_length", rate.attention_half_length);
   }

@@ -58,16 +58,16 @@ struct Implementation {
   double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
   double recompute_share = 1;   ///< of the layers that recompute, where any does; of their products with keeps_products
   bool keeps_products = false;  ///< a layer that recomputes keeps the results of its other products and of attention
-  bool sends_rows_once = false;     ///< to ranks with several experts of a row
-  bool overlaps_experts = false;    ///< messages of a micro-batch's experts go beside the work of another micro-batch
-  double cast_bytes = 4;            ///< read and written to cast an element to fp8, for the product and transposed for
-                                    ///< the gradient: 2 and 1 + 1 where scales are those of earlier steps
-  double fp8_product_share = 1;     ///< of the rate of fp8 products with one scale a tensor
-  bool casts_weights = false;       ///< to fp8 before each use, not once a step
-  int gradient_bytes = 4;           ///< of an element, as reduced where weights have 16 bits
-  bool fp32_residual = false;       ///< the residual stream where weights have 16 bits, also between stages
-  bool separate_documents = false;  ///< attention needs arrays that say which document a token is in
-  bool copies_state = false;        ///< on a host: for saves during training
+  bool sends_rows_once = false;      ///< to ranks with several experts of a row
+  bool overlaps_experts = false;     ///< messages of a micro-batch's experts go beside the work of another micro-batch
+  double cast_bytes = 4;             ///< read and written to cast an element to fp8, for the product and transposed for
+                                     ///< the gradient: 2 and 1 + 1 where scales are those of earlier steps
+  double fp8_matmul_efficiency = 1;  ///< of the rate of fp8 products with one scale a tensor
+  bool casts_weights = false;        ///< to fp8 before each use, not once a step
+  int gradient_bytes = 4;            ///< of an element, as reduced where weights have 16 bits
+  bool fp32_residual = false;        ///< the residual stream where weights have 16 bits, also between stages
+  bool separate_documents = false;   ///< attention needs arrays that say which document a token is in
+  bool copies_state = false;         ///< on a host: for saves during training
   MoreArrays more_forward = {};
   MoreArrays more_backward = {};
   Experts experts = {};

@@ -49,10 +49,9 @@ Interval step_interval(const PlanProblem& problem, const LayoutPrice& price) {
   return {price.step_seconds * kind.low, price.step_seconds * kind.high};
 }
 
-Interval memory_interval(const PlanProblem& problem, const LayoutPrice& price) {
+Interval memory_interval(const PlanProblem& problem, std::size_t bytes) {
   const CaseKind& kind = memory_kind(problem);
-  const auto bytes = static_cast<double>(price.memory_bytes);
-  return {bytes * kind.low, bytes * kind.high};
+  return {static_cast<double>(bytes) * kind.low, static_cast<double>(bytes) * kind.high};
 }
 
 double told_apart_share(const Cluster& cluster) {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 namespace espalier {
 
 struct Cluster;
@@ -29,8 +31,8 @@ const CaseKind& memory_kind(const PlanProblem& problem);
 /// Around the step time, seconds; by the error of the calibration where the cluster was measured.
 Interval step_interval(const PlanProblem& problem, const LayoutPrice& price);
 
-/// Around the memory of the stage that has most, bytes.
-Interval memory_interval(const PlanProblem& problem, const LayoutPrice& price);
+/// Around predicted bytes of a device.
+Interval memory_interval(const PlanProblem& problem, std::size_t bytes);
 
 /// Below this relative difference of two predicted steps we cannot say which layout is faster. Above it, 9 of 10
 /// published pairs have the predicted order. It is less than an interval: errors of two layouts of one model on one

@@ -12,7 +12,6 @@
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/run_cost.hpp"
 #include "planning/time_text.hpp"
 #include "planning/to_double.hpp"
 
@@ -53,8 +52,10 @@ class JointSearcher {
           job && (!search.job || job->step_seconds < search.job->step_seconds))
         search.job = std::move(job);
     if (!search.job)
-      search.why_none =
-          why_none_.empty() ? "no layout divides the devices of both clusters and keeps the fixed choices" : why_none_;
+      search.why_none = why_none_.empty()
+                            ? "no pipeline with the schedule 1f1b, ZeRO up to 1 and a micro-batch of 1, 2, 4 or 8 "
+                              "divides the devices of both clusters and keeps the fixed choices"
+                            : why_none_;
     return search;
   }
 
@@ -216,6 +217,13 @@ Index JointJob::layers_on(int problem) const {
   return problem == first ? before : std::accumulate(middle, layout.layers.end(), Index{0});
 }
 
+std::optional<RunCost> JointJob::run_cost(const std::vector<PlanProblem>& problems) const {
+  if (problems.front().num_tokens == 0)
+    return std::nullopt;
+  return espalier::run_cost(problems, {step_seconds, step_interval},
+                            to_double(layout.global_batch * problems.front().sequence_length));
+}
+
 JointSearch search_joint_job(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
                              const ClusterLink& link) {
   return JointSearcher(problems, space, link).run();
@@ -223,21 +231,27 @@ JointSearch search_joint_job(const std::vector<PlanProblem>& problems, const Lay
 
 std::string joint_job_text(const std::vector<PlanProblem>& problems, const JointSearch& search, double alone) {
   if (!search.job)
-    return fmt::format("one job across both clusters is impossible: {}\n", search.why_none);
+    return fmt::format("no job across both clusters was found: {}\n", search.why_none);
   const JointJob& job = *search.job;
   const auto side = [&](int which, int stages) {
     return fmt::format("{} with {} on {}", counted(stages, "stage"), counted(job.layers_on(which), "layer"),
                        problems[static_cast<std::size_t>(which)].cluster.name);
   };
+  const auto memory = [&](std::size_t which) {
+    return fmt::format("{} on {}", bytes_text(job.memory_bytes[which]), problems[which].cluster.name);
+  };
+  const std::optional<RunCost> run = job.run_cost(problems);
   return fmt::format(
       "one job across both clusters: {}.\n"
       "It has {}, then {}.\n"
-      "A step takes {} ({}), which is {} tokens/s{}.\n"
+      "A step takes {} ({}), which is {} tokens/s{}.\n{}"
+      "A device needs up to {} and {}.\n"
       "Sending one micro-batch of all replicas over the link takes {}.\n"
       "Estimated only: no job has run across two clusters.\n",
       job.layout.text(), side(job.first, job.first_stages), side(1 - job.first, job.layout.pipeline - job.first_stages),
       time_text(job.step_seconds), interval_text(job.step_interval), rounded_text(job.tokens_per_second, 4),
       alone > 0 ? fmt::format(", {:.2f} times as many as the faster cluster alone", job.tokens_per_second / alone) : "",
+      run ? run_cost_text(problems.front(), *run) + ".\n" : "", memory(0), memory(1),
       quantity_text(Quantity::seconds, job.link_seconds));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planning/run_cost.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
@@ -23,6 +24,8 @@ struct JointJob {
   double link_seconds = 0;                ///< of the micro-batch of all replicas that crosses the link, either way
   std::vector<std::size_t> memory_bytes;  ///< of a device, the most on each problem's cluster
   Index layers_on(int problem) const;     ///< how many blocks lie on that cluster
+  /// What training on the tokens of the problems takes; none where they name no tokens.
+  std::optional<RunCost> run_cost(const std::vector<PlanProblem>& problems) const;
 };
 
 /// What joins two clusters.

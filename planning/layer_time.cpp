@@ -56,7 +56,7 @@ struct Block {
   const Accelerator& device() const { return cluster.device; }
   bool is_fp8() const { return layout.precision == Precision::fp8; }
   double product(double m, double n, double k) const {
-    return product_seconds(device(), layout.precision, m, n, k) / (is_fp8() ? implementation.fp8_product_share : 1);
+    return product_seconds(device(), layout.precision, m, n, k) / (is_fp8() ? implementation.fp8_matmul_efficiency : 1);
   }
 
   // Of the matmuls that the layers list.

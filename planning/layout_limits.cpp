@@ -9,6 +9,7 @@
 
 #include "io/units.hpp"
 #include "models/layout_rules.hpp"
+#include "planning/interval.hpp"
 
 namespace espalier {
 
@@ -38,7 +39,11 @@ std::string room_text(const PlanProblem& problem) {
                      text(cluster.reserved_bytes));
 }
 
-bool has_room(const PlanProblem& problem, std::size_t bytes) { return bytes <= room_bytes(problem); }
+bool has_room(const PlanProblem& problem, std::size_t bytes) {
+  const bool has_run = static_cast<bool>(problem.memory_of);  // a published case
+  return (has_run ? static_cast<double>(bytes) : memory_interval(problem, bytes).high) <=
+         static_cast<double>(room_bytes(problem));
+}
 
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
   const std::size_t room = room_bytes(problem);
@@ -46,8 +51,12 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
     return {};
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
-  return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
-                     price.peak_stage, bytes_text(price.memory_bytes), room_text(problem),
+  const std::string need = fmt::format("stage {} needs {}", price.peak_stage, bytes_text(price.memory_bytes));
+  if (price.memory_bytes <= room)
+    return fmt::format("may not fit: {}, up to {} at the end of its range, a device has {}", need,
+                       bytes_text(static_cast<std::size_t>(memory_interval(problem, price.memory_bytes).high)),
+                       room_text(problem));
+  return fmt::format("does not fit: {}, a device has {}: {} too much, most of it {} ({})", need, room_text(problem),
                      bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
                      bytes_text(stage.bytes[largest]));
 }

@@ -18,7 +18,7 @@ std::size_t room_bytes(const PlanProblem& problem);
 /// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
 std::string room_text(const PlanProblem& problem);
 
-/// Whether a device has room for so many.
+/// Whether a device has room for so many predicted bytes, of `train` at the upper end of their interval.
 bool has_room(const PlanProblem& problem, std::size_t bytes);
 
 /// Why a device has no room for it: what, where, by how much; empty when it fits.

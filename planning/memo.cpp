@@ -133,7 +133,7 @@ class Memo : MemoText {
       for (const GoalResult& result : goal_results(each.best, goal_))
         say("\n**Goal{}.** {}.{}\n", each.name.empty() ? "" : " on " + each.name, capitalized(goal_text(result)),
             result.is_met() && result.margin < each.best.step_interval.high / each.best.step_seconds - 1
-                ? " This margin is smaller than the error of the prediction."
+                ? " This margin is smaller than the range of the predicted step."
                 : "");
     }
     if (!joint_.empty())
@@ -243,7 +243,7 @@ class Memo : MemoText {
       return;
     }
     const std::string more = what_is_more_complex(next.layout, subject.best.layout);
-    say("- The fastest other split is {}. It is faster by {}, but this is within the error of the prediction.{}\n",
+    say("- The fastest other split is {}. It is faster by {}. This is too little to be sure.{}\n",
         mesh_text(next.layout), against_text(next, subject.best), more.empty() ? "" : " " + capitalized(more) + ".");
   }
 
@@ -281,9 +281,9 @@ class Memo : MemoText {
       say("- {}A step takes {} s. Such a range holds the measured time of 9 of 10 {}.\n", on(each),
           interval_text(each.best.step_interval), time_kind(each.problem, each.best).name);
       if (each.result && each.result->num_alike > 1)
-        say("- {} layouts differ by less than the error of the prediction. "
+        say("- {} layouts differ by less than {:.0f} %. The prediction cannot tell which of them is the fastest. "
             "The answer is the one with {}.\n",
-            each.result->num_alike, simplest_text);
+            each.result->num_alike, 100 * told_apart_share(each.problem.cluster), simplest_text);
     }
   }
 

@@ -48,7 +48,8 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
   if (has_room(problem, price.memory_bytes))
     return {};
-  return fmt::format(" (does not fit: peak memory {}, {} free)", bytes_text(price.memory_bytes), bytes_text(room()));
+  return fmt::format(" ({} fit: peak memory {}, {} free)", price.memory_bytes > room() ? "does not" : "may not",
+                     bytes_text(price.memory_bytes), bytes_text(room()));
 }
 
 void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages) {

@@ -4,7 +4,9 @@
 
 #include "io/json_by_name.hpp"
 #include "io/pack/json_text.hpp"
+#include "planning/interval.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/mitigation.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/run_cost.hpp"
@@ -38,11 +40,8 @@ Json predicted_json(const Predicted& predicted) {
   return {{"value", predicted.value}, {"low", predicted.interval.low}, {"high", predicted.interval.high}};
 }
 
-// Null where no tokens were asked for, or the cluster states no price or power.
-Json run_json(const PlanProblem& problem, const LayoutPrice& price) {
-  if (problem.num_tokens == 0)
-    return {};
-  const RunCost run = run_cost(problem, price);
+// What the cluster states no price or power for is null.
+Json run_json(const PlanProblem& problem, const RunCost& run) {
   return {{"tokens", problem.num_tokens},
           {"steps", run.steps},
           {"days", predicted_json(run.days)},
@@ -62,7 +61,7 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},
             {"memory_interval", interval_json(price.memory_interval)},
-            {"run", run_json(problem, price)},
+            {"run", problem.num_tokens > 0 ? run_json(problem, run_cost(problem, price)) : Json()},
             {"too_large", why_too_large(problem, price)},
             {"not_runnable", why_not_runnable(problem, price.layout)}};
   json["seconds"] = json_by_name<Phase>(price.seconds.seconds);
@@ -179,6 +178,7 @@ Json joint_json(const std::vector<PlanProblem>& problems, const JointSearch& sea
   if (!search.job)
     return {{"impossible", search.why_none}};
   const JointJob& job = *search.job;
+  const std::optional<RunCost> run = job.run_cost(problems);
   return {{"layout", layout_json(job.layout)},
           {"first", problems[static_cast<std::size_t>(job.first)].cluster.name},
           {"first_stages", job.first_stages},
@@ -187,7 +187,31 @@ Json joint_json(const std::vector<PlanProblem>& problems, const JointSearch& sea
           {"step_interval", interval_json(job.step_interval)},
           {"tokens_per_second", job.tokens_per_second},
           {"link_seconds", job.link_seconds},
-          {"memory_bytes", job.memory_bytes}};
+          {"memory_bytes", job.memory_bytes},
+          {"run", run ? run_json(problems.front(), *run) : Json()}};
+}
+
+// What the memo says of the recommended layout beside its price.
+Json reasons_json(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& best) {
+  const Bottleneck limit = longest_beside_compute(best);
+  Json json{{"state_bytes", all_state_bytes(problem.model, best.layout.precision)},
+            {"bottleneck", {{"name", limit.name()}, {"seconds", limit.seconds(best)}}},
+            {"changes", Json::array()}};
+  const auto add = [&](const Mitigation& change) {
+    json["changes"].push_back({{"change", change.change},
+                               {"gain", change.gain},
+                               {"step_seconds", change.price.step_seconds},
+                               {"seconds", json_by_name<Phase>(change.price.seconds.seconds)},
+                               {"memory_bytes", change.price.memory_bytes},
+                               {"obstacle", change.obstacle},
+                               {"condition", change.condition},
+                               {"not_runnable", change.lacks}});
+  };
+  for (const Mitigation& change : mitigations(problem, space, best))
+    add(change);
+  if (const std::optional<Mitigation> machine = better_machine(problem, best))
+    add(*machine);
+  return json;
 }
 
 }  // namespace
@@ -216,7 +240,9 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   }
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
+  json.update(reasons_json(problem, space, result.ranking.front()));
   json["num_alike"] = result.num_alike;
+  json["told_apart"] = told_apart_share(problem.cluster);
   json["not_built"] = Json();
   if (result.not_built) {
     json["not_built"] = price_json(problem, *result.not_built);

@@ -169,11 +169,11 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
     return "";
   const LayoutPrice& fastest = *std::ranges::min_element(result.ranking, {}, &LayoutPrice::step_seconds);
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
-  return fmt::format("{} layouts differ by less than the error of the prediction ({:.0f} %). The first one has {}.{}",
-                     result.num_alike, 100 * told_apart_share(problem.cluster), simplest_text,
-                     slower > equal_share
-                         ? fmt::format(" The fastest one is {:.1f} % faster: {}", 100 * slower, fastest.layout.text())
-                         : "");
+  return fmt::format(
+      "{} layouts differ by less than {:.0f} %, too little to be sure which is the fastest. The first one has {}.{}",
+      result.num_alike, 100 * told_apart_share(problem.cluster), simplest_text,
+      slower > equal_share ? fmt::format(" The fastest one is {:.1f} % faster: {}", 100 * slower, fastest.layout.text())
+                           : "");
 }
 
 std::string not_built_text(const SearchResult& result) {

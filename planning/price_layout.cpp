@@ -337,7 +337,7 @@ class Pricer {
     result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
                                      layout_.num_devices());
     result.step_interval = step_interval(problem_, result);
-    result.memory_interval = memory_interval(problem_, result);
+    result.memory_interval = memory_interval(problem_, result.memory_bytes);
     result.error_share = std::max(result.step_interval.high / result.step_seconds - 1,
                                   1 - result.step_interval.low / result.step_seconds);
   }

@@ -11,21 +11,51 @@
 
 namespace espalier {
 
+Predicted operator+(const Predicted& a, const Predicted& b) {
+  return {a.value + b.value, {a.interval.low + b.interval.low, a.interval.high + b.interval.high}};
+}
+
 Predicted operator*(const Predicted& predicted, double times) {
   return {predicted.value * times, {predicted.interval.low * times, predicted.interval.high * times}};
 }
 
-RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price) {
-  const double tokens_per_step = to_double(price.layout.global_batch) * to_double(problem.sequence_length);
+namespace {
+
+// On so many devices of the cluster.
+RunCost cost_of(const PlanProblem& problem, const Predicted& step_seconds, double tokens_per_step, int devices) {
+  const Cluster& cluster = problem.cluster;
   RunCost run;
   run.steps = std::ceil(to_double(problem.num_tokens) / tokens_per_step);
-  const Predicted hours = Predicted{price.step_seconds, price.step_interval} * (run.steps / 3600);
+  const Predicted hours = step_seconds * (run.steps / 3600);
   run.days = hours * (1.0 / 24);
-  run.device_hours = hours * price.layout.num_devices();
-  if (problem.cluster.price_per_device_hour > 0)
-    run.cost = run.device_hours * problem.cluster.price_per_device_hour;
-  if (problem.cluster.device_watts > 0)
-    run.energy = run.device_hours * (problem.cluster.device_watts / 1000);
+  run.device_hours = hours * devices;
+  if (cluster.price_per_device_hour > 0)
+    run.cost = run.device_hours * cluster.price_per_device_hour;
+  if (cluster.device_watts > 0)
+    run.energy = run.device_hours * (cluster.device_watts / 1000);
+  return run;
+}
+
+std::optional<Predicted> sum_of(const std::optional<Predicted>& a, const std::optional<Predicted>& b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
+}  // namespace
+
+RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price) {
+  return cost_of(problem, {price.step_seconds, price.step_interval},
+                 to_double(price.layout.global_batch) * to_double(problem.sequence_length), price.layout.num_devices());
+}
+
+RunCost run_cost(const std::vector<PlanProblem>& problems, const Predicted& step_seconds, double tokens_per_step) {
+  const auto of = [&](const PlanProblem& problem) {
+    return cost_of(problem, step_seconds, tokens_per_step, problem.cluster.num_devices());
+  };
+  RunCost run = of(problems[0]);
+  const RunCost other = of(problems[1]);
+  run.device_hours = run.device_hours + other.device_hours;
+  run.cost = problems[0].cluster.currency == problems[1].cluster.currency ? sum_of(run.cost, other.cost) : std::nullopt;
+  run.energy = sum_of(run.energy, other.energy);
   return run;
 }
 
@@ -58,7 +88,10 @@ std::string tokens_text(Index tokens) {
 }
 
 std::string run_cost_text(const PlanProblem& problem, const LayoutPrice& price) {
-  const RunCost run = run_cost(problem, price);
+  return run_cost_text(problem, run_cost(problem, price));
+}
+
+std::string run_cost_text(const PlanProblem& problem, const RunCost& run) {
   std::string text = fmt::format("{} tokens are {:.0f} steps: {}, {}", tokens_text(problem.num_tokens), run.steps,
                                  predicted_text(run.days, "days"), predicted_text(run.device_hours, "device-hours"));
   if (run.cost)

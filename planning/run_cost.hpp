@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planning/price_layout.hpp"
 
@@ -14,6 +15,7 @@ struct Predicted {
   double value = 0;
   Interval interval;
 };
+Predicted operator+(const Predicted& a, const Predicted& b);
 Predicted operator*(const Predicted& predicted, double times);
 
 /// What training on PlanProblem::num_tokens takes.
@@ -27,6 +29,12 @@ struct RunCost {
 
 /// @pre problem.num_tokens > 0
 RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price);
+
+/// Of a job that has all devices of two clusters. Its cost is known where both have a price in one currency.
+/// @param step_seconds of its step  @param tokens_per_step trained in it
+RunCost run_cost(const std::vector<PlanProblem>& problems, const Predicted& step_seconds, double tokens_per_step);
+
+std::string run_cost_text(const PlanProblem& problem, const RunCost& run);
 
 /// "300B tokens are 95368 steps: 12.3 days (10.8 to 13.9), 302,000 device-hours (265,000 to 341,000), 755,000 EUR
 /// (...), 212,000 kWh (...)".

@@ -164,9 +164,9 @@ Rejection not_the_answer(const PlanProblem& problem, const LayoutPrice& price, c
   if (price.step_seconds >= best.step_seconds)
     return {price.layout, Verdict::slower, why_slower(problem, price, best)};
   const std::string more = what_is_more_complex(price.layout, best.layout);
-  return {price.layout, Verdict::alike,
-          fmt::format("faster by {}, which is within the error of the prediction{}", against_text(price, best),
-                      more.empty() ? "" : "; " + more)};
+  return {
+      price.layout, Verdict::alike,
+      fmt::format("faster by {}, too little to be sure{}", against_text(price, best), more.empty() ? "" : "; " + more)};
 }
 
 // Of an idea that fits; `best` may be none.

@@ -16,7 +16,7 @@ nodes = 1
 devices_per_node = 2
 [device]
 memory = "40 GB"
-memory_share = 0.8
+memory_efficiency = 0.8
 [bf16]
 peak = "200 TFLOP/s"
 [node_link]

@@ -14,11 +14,11 @@ Accelerator made_up() {
   device.name = "made up";
   device.memory_bytes = Index{1} << 34;
   device.memory_bandwidth = 20e9;
-  device.memory_share = 0.6;
+  device.memory_efficiency = 0.6;
   device.processors = 2;
   device.kernel_seconds = 5e-6;
   device.rate(Precision::fp32) = {
-      .peak_flops = 2e11, .product_share = 0.85, .half_depth = 25, .fill_waves = 0.7, .attention_share = 0.35};
+      .peak_flops = 2e11, .matmul_efficiency = 0.85, .half_depth = 25, .fill_waves = 0.7, .attention_efficiency = 0.35};
   return device;
 }
 
@@ -40,10 +40,10 @@ std::vector<LayerSample> samples_of(const Accelerator& device) {
 
 Accelerator uncalibrated() {
   Accelerator start = made_up();
-  start.memory_share = 0.9;
+  start.memory_efficiency = 0.9;
   start.kernel_seconds = 1e-5;
   start.rate(Precision::fp32) = {
-      .peak_flops = 2e11, .product_share = 0.5, .half_depth = 100, .fill_waves = 0.1, .attention_share = 0.1};
+      .peak_flops = 2e11, .matmul_efficiency = 0.5, .half_depth = 100, .fill_waves = 0.1, .attention_efficiency = 0.1};
   return start;
 }
 
@@ -68,9 +68,9 @@ TEST(Calibration, RecoversTheDeviceThatMadeTheSamples) {
   EXPECT_LT(found.median_error, 0.01);
   EXPECT_LT(found.worst_error, 0.03);
   const MatrixRate& rate = found.device.rate(Precision::fp32);
-  EXPECT_NEAR(rate.product_share, 0.85, 0.05);
-  EXPECT_NEAR(rate.attention_share, 0.35, 0.05);
-  EXPECT_NEAR(found.device.memory_share, 0.6, 0.06);
+  EXPECT_NEAR(rate.matmul_efficiency, 0.85, 0.05);
+  EXPECT_NEAR(rate.attention_efficiency, 0.35, 0.05);
+  EXPECT_NEAR(found.device.memory_efficiency, 0.6, 0.06);
 }
 
 TEST(Calibration, TellsHowFarItIsOff) {
@@ -82,12 +82,12 @@ TEST(Calibration, TellsHowFarItIsOff) {
 // A second precision leaves alone what the first has found of the device: its error is that of the file.
 TEST(Calibration, WhatIsKnownOfTheDeviceStays) {
   Accelerator known = made_up();
-  known.memory_share = 0.4;  // slower than it is, which no product makes up for
+  known.memory_efficiency = 0.4;  // slower than it is, which no product makes up for
   known.rate(Precision::fp32) = uncalibrated().rate(Precision::fp32);
   const Calibration found = calibrate(known, Precision::fp32, samples_of(made_up()), true);
-  EXPECT_EQ(found.device.memory_share, 0.4);
+  EXPECT_EQ(found.device.memory_efficiency, 0.4);
   EXPECT_EQ(found.device.kernel_seconds, known.kernel_seconds);
-  EXPECT_NEAR(found.device.rate(Precision::fp32).product_share, 0.85, 0.1);
+  EXPECT_NEAR(found.device.rate(Precision::fp32).matmul_efficiency, 0.85, 0.1);
   EXPECT_GT(found.worst_error, calibrate(known, Precision::fp32, samples_of(made_up())).worst_error);
 }
 

@@ -21,15 +21,15 @@ reserved_memory = "3 GiB"
 name = "x1"
 memory = "64 GB"
 memory_bandwidth = "2 TB/s"
-memory_share = 0.9
+memory_efficiency = 0.9
 processors = 100
 kernel_start = "6 us"
 [bf16]
 peak = "300 TFLOP/s"
-product_share = 0.7
+matmul_efficiency = 0.7
 half_depth = 90.0
 fill_waves = 0.2
-attention_share = 0.4
+attention_efficiency = 0.4
 [node_link]
 bandwidth = "250 GB/s"
 latency = "4 us"
@@ -54,6 +54,15 @@ std::string replaced(std::string text, const std::string& old, const std::string
   return text.replace(at, old.size(), now);
 }
 
+TEST(ClusterFile, reads_the_efficiencies_of_earlier_versions) {
+  const std::string earlier =
+      replaced(replaced(replaced(whole, "memory_efficiency", "memory_share"), "matmul_efficiency", "product_share"),
+               "attention_efficiency", "attention_share");
+  EXPECT_EQ(to_toml(parse_cluster(earlier, "c.toml")), to_toml(parse_cluster(whole, "c.toml")));
+  EXPECT_THAT(message_of(replaced(earlier, "product_share = 0.7", "product_share = 7")),
+              HasSubstr("bf16.product_share"));
+}
+
 TEST(ClusterFile, reads_every_unit) {
   const Cluster cluster = parse_cluster(whole, "c.toml");
   EXPECT_EQ(cluster.name, "own");
@@ -73,7 +82,7 @@ TEST(ClusterFile, a_preset_is_the_start) {
   const Cluster cluster =
       parse_cluster("[cluster]\npreset = \"h100\"\nnodes = 3\n[bf16]\nproduct_share = 0.5\n", "c.toml");
   EXPECT_EQ(cluster.num_devices(), 24);
-  EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).product_share, 0.5);
+  EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).matmul_efficiency, 0.5);
   EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).peak_flops, 989e12);
 }
 
@@ -85,8 +94,8 @@ TEST(ClusterFile, refuses_units_that_are_missing_or_absurd) {
   const std::string absurd = message_of(replaced(whole, "\"64 GB\"", "\"64 kB\""));
   EXPECT_THAT(absurd, HasSubstr("did you mean"));
   EXPECT_THAT(message_of(replaced(whole, "\"4 us\"", "\"4 s\"")), HasSubstr("node_link.latency"));
-  EXPECT_THAT(message_of(replaced(whole, "memory_share = 0.9", "memory_share = 1.9")),
-              HasSubstr("device.memory_share"));
+  EXPECT_THAT(message_of(replaced(whole, "memory_efficiency = 0.9", "memory_efficiency = 1.9")),
+              HasSubstr("device.memory_efficiency"));
 }
 
 // Each is what a wrong prefix makes of a value that machines have.
@@ -168,8 +177,8 @@ TEST(ClusterFile, rules_of_several_keys_are_told_at_one_of_them) {
               HasSubstr("node_link.latency: is missing: give a time"));
   EXPECT_THAT(message_of(std::string(whole) + "alone = \"50 GB/s\"\n"),
               HasSubstr("alone"));  // a key of earlier versions
-  EXPECT_THAT(message_of(replaced(whole, "attention_share = 0.4\n", "")),
-              HasSubstr("bf16.attention_share: is missing: with a peak"));
+  EXPECT_THAT(message_of(replaced(whole, "attention_efficiency = 0.4\n", "")),
+              HasSubstr("bf16.attention_efficiency: is missing: with a peak"));
 }
 
 TEST(ClusterFile, says_what_is_missing) {
@@ -352,10 +361,11 @@ TEST(Cluster, a_rate_is_a_peak_or_measured) {
   EXPECT_TRUE(measured.is_measured);
   EXPECT_EQ(measured.peak_flops, 700e12);
   const MatrixRate preset = accelerator_preset("h100").rate(Precision::bf16);
-  EXPECT_DOUBLE_EQ(measured.product_share * 700e12, preset.product_share * preset.peak_flops) << "as fast as before";
-  EXPECT_DOUBLE_EQ(measured.attention_share * 700e12, preset.attention_share * preset.peak_flops);
-  EXPECT_EQ(read("gemm_rate = \"400 TFLOP/s\"\n").product_share, 1) << "no more than all of it";
-  EXPECT_EQ(read("gemm_rate = \"700 TFLOP/s\"\nproduct_share = 0.9\n").product_share, 0.9) << "the file's own";
+  EXPECT_DOUBLE_EQ(measured.matmul_efficiency * 700e12, preset.matmul_efficiency * preset.peak_flops)
+      << "as fast as before";
+  EXPECT_DOUBLE_EQ(measured.attention_efficiency * 700e12, preset.attention_efficiency * preset.peak_flops);
+  EXPECT_EQ(read("gemm_rate = \"400 TFLOP/s\"\n").matmul_efficiency, 1) << "no more than all of it";
+  EXPECT_EQ(read("gemm_rate = \"700 TFLOP/s\"\nproduct_share = 0.9\n").matmul_efficiency, 0.9) << "the file's own";
   try {
     read("peak = \"900 TFLOP/s\"\ngemm_rate = \"700 TFLOP/s\"\n");
     ADD_FAILURE() << "two rates were read";

@@ -65,13 +65,41 @@ TEST(JointJob, small_memory_takes_fewer_layers) {
   EXPECT_TRUE(has_room(problems[1], search.job->memory_bytes[1]));
 }
 
+TEST(JointJob, days_and_cost_are_those_of_all_devices) {
+  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:2"), problem_of("gpt-22b", "h100:4")};
+  const JointSearch search = search_joint_job(problems, batch_of(256), fast);
+  ASSERT_TRUE(search.job) << search.why_none;
+  EXPECT_FALSE(search.job->run_cost(problems));
+  for (PlanProblem& problem : problems) {
+    problem.num_tokens = 10 * 256 * 2048;
+    problem.cluster.price_per_device_hour = problem.cluster.num_devices();  // 16 and 32
+    problem.cluster.currency = "EUR";
+  }
+  const RunCost run = search.job->run_cost(problems).value();
+  const double hours = 10 * search.job->step_seconds / 3600;
+  EXPECT_NEAR(run.days.value, hours / 24, 1e-9);
+  EXPECT_NEAR(run.device_hours.value, 48 * hours, 1e-9);
+  EXPECT_NEAR(run.cost.value().value, (16 * 16 + 32 * 32) * hours, 1e-6);
+  EXPECT_FALSE(run.energy);
+  EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("tokens are 10 steps: "));
+  problems[1].cluster.currency = "USD";
+  EXPECT_FALSE(search.job->run_cost(problems)->cost);
+}
+
+TEST(JointJob, a_fixed_schedule_it_does_not_know_is_named) {
+  const std::vector<PlanProblem> problems(2, problem_of("gpt-22b", "a100-80:2"));
+  LayoutSpace space = batch_of(64);
+  space.schedule = ScheduleKind::zero_bubble;
+  EXPECT_THAT(search_joint_job(problems, space, fast).why_none, HasSubstr("with the schedule 1f1b"));
+}
+
 TEST(JointJob, what_is_impossible_says_why) {
   // 8 and 9 devices have no common divisor but 1: 17 stages.
   const std::vector<PlanProblem> problems{problem_of("gpt2-124m", "a100-80:1x8"), problem_of("gpt2-124m", "h100:1x9")};
   const JointSearch search = search_joint_job(problems, batch_of(64), fast);
   EXPECT_FALSE(search.job);
   EXPECT_THAT(search.why_none, HasSubstr("pipeline 17 x virtual_stages 1 = 17 parts are more than num_layers 12"));
-  EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("one job across both clusters is impossible: "));
+  EXPECT_THAT(joint_job_text(problems, search, 0), HasSubstr("no job across both clusters was found: "));
 }
 
 }  // namespace

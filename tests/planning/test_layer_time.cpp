@@ -17,10 +17,13 @@ namespace {
 Accelerator simple_device() {
   Accelerator device;
   device.memory_bandwidth = 1e12;
-  device.memory_share = 0.5;
+  device.memory_efficiency = 0.5;
   device.processors = 100;
-  device.rate(Precision::bf16) = {
-      .peak_flops = 100e12, .product_share = 0.8, .half_depth = 100, .fill_waves = 0.5, .attention_share = 0.4};
+  device.rate(Precision::bf16) = MatrixRate{.peak_flops = 100e12,
+                                            .matmul_efficiency = 0.8,
+                                            .half_depth = 100,
+                                            .fill_waves = 0.5,
+                                            .attention_efficiency = 0.4};
   return device;
 }
 
@@ -118,8 +121,8 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
   const ModelConfig model = model_preset("llama3-8b");
   Cluster cluster = cluster_preset("h100");
   MatrixRate& rate = cluster.device.rate(Precision::bf16);
-  rate.attention_share = 0.1;
-  rate.tuned_attention_share = 0.4;
+  rate.attention_efficiency = 0.1;
+  rate.tuned_attention_efficiency = 0.4;
   rate.attention_half_length = 1000;
   Implementation program;
   const auto products = [&](bool tuned) {
@@ -128,7 +131,7 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
   };
   const double flops = 2.0 * 8192 * (8192 + 128) * 4096 * (8193 + 1000) / 8193;
   EXPECT_NEAR(products(false) - products(true), flops / (989e12 * 0.1) - flops / (989e12 * 0.4), 1e-9);
-  rate.tuned_attention_share = 0;  // not known: no better
+  rate.tuned_attention_efficiency = 0;  // not known: no better
   EXPECT_EQ(products(true), products(false));
 }
 
@@ -240,7 +243,7 @@ TEST(LayerTime, fp8_is_cast_and_scaled) {
   const double cast = forward().elementwise;
   program.casts_weights = true;
   EXPECT_NEAR(forward().elementwise - cast, 3 * (4096.0 * (2 * 4096 + 2 * 1024) + 3 * 4096.0 * 14336) / rate, 1e-9);
-  program.fp8_product_share = 0.5;
+  program.fp8_matmul_efficiency = 0.5;
   EXPECT_GT(forward().products, 1.5 * plain.products);
   EXPECT_LT(forward().products, 2 * plain.products) << "attention is in bf16";
   program = {};

@@ -388,7 +388,7 @@ TEST(Memo, goals_are_named_with_their_margin) {
   EXPECT_THAT(met,
               HasSubstr(fmt::format(
                   "**Goal.** A step of at most {:.4g} s: met with {:.4g} s, 3.8 % to spare. This margin is smaller "
-                  "than the error of the prediction.",
+                  "than the range of the predicted step.",
                   1.04 * best.step_seconds, best.step_seconds)));
   const std::string missed = with({.most_step_seconds = {}, .least_tokens_per_second = 2 * best.tokens_per_second});
   EXPECT_THAT(missed, HasSubstr("tokens per second: missed by 50.0 %"));

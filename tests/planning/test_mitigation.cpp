@@ -65,10 +65,11 @@ TEST(Mitigation, context_parallelism_is_among_the_changes) {
 
 // What does not fit alone fits together with more recomputation, and what recomputation was for may become needless.
 TEST(Mitigation, micro_batches_change_together_with_recomputation) {
-  const PlanProblem problem = {.model = model_preset("gpt-22b"),
-                               .cluster = cluster_preset("a100-40:4"),
-                               .implementation = espalier_implementation(),
-                               .sequence_length = 2048};
+  PlanProblem problem = {.model = model_preset("gpt-22b"),
+                         .cluster = cluster_preset("a100-40:4"),
+                         .implementation = espalier_implementation(),
+                         .sequence_length = 2048};
+  problem.cluster.reserved_bytes = Index{3} << 30;
   const LayoutSpace space{.num_devices = 32, .global_batch = 128, .only_runnable = true};
   Layout layout;
   layout.global_batch = space.global_batch;

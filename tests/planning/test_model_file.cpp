@@ -55,9 +55,20 @@ TEST(ModelFile, takes_every_config_of_train) {
 // It decides whether cuDNN's workspace is planned for.
 TEST(ModelFile, tells_whether_attention_is_our_own) {
   const std::string model = "[model]\npreset = \"gpt2-124m\"\n";
-  EXPECT_FALSE(parse_planned_model(model, "m.toml").own_attention);
-  EXPECT_FALSE(parse_planned_model(model + "[run]\nattention = \"cudnn\"\n", "m.toml").own_attention);
-  EXPECT_TRUE(parse_planned_model(model + "[run]\nsteps = 5\nattention = \"own\"\n", "m.toml").own_attention);
+  EXPECT_TRUE(parse_planned_model(model, "m.toml").settings.cudnn_attention);
+  EXPECT_TRUE(parse_planned_model(model + "[run]\nattention = \"cudnn\"\n", "m.toml").settings.cudnn_attention);
+  EXPECT_FALSE(
+      parse_planned_model(model + "[run]\nsteps = 5\nattention = \"own\"\n", "m.toml").settings.cudnn_attention);
+  const PlannedModel planned = parse_planned_model(
+      model +
+          "[precision]\ncompute = \"fp16\"\nresidual = \"state\"\ngradient_reduction = \"compute\"\n"
+          "[data]\ndocuments = \"separate\"\n[checkpoint]\nasync = true\n",
+      "m.toml");
+  EXPECT_EQ(planned.precision, "fp16");
+  EXPECT_TRUE(planned.settings.fp32_residual && planned.settings.rounds_gradients &&
+              planned.settings.separate_documents && planned.settings.copies_state);
+  const TrainSettings usual = parse_planned_model(model, "m.toml").settings;
+  EXPECT_FALSE(usual.fp32_residual || usual.rounds_gradients || usual.separate_documents || usual.copies_state);
 }
 
 TEST(ModelFile, what_the_layout_decides_is_not_judged) {

@@ -47,10 +47,10 @@ FittedConstant of_link(std::string name, double spread, LinkTier Cluster::*link,
 
 std::vector<FittedConstant> constants_of_time(const std::vector<PublishedCase>& cases) {
   std::vector<FittedConstant> all{
-      of_attention("attention share", 0.3, &MatrixRate::attention_share),
-      of_attention("tuned attention share", 0.3, &MatrixRate::tuned_attention_share),
+      of_attention("attention share", 0.3, &MatrixRate::attention_efficiency),
+      of_attention("tuned attention share", 0.3, &MatrixRate::tuned_attention_efficiency),
       of_attention("attention half length", 0.5, &MatrixRate::attention_half_length),
-      of_device("memory share", 0.1, &Accelerator::memory_share),
+      of_device("memory share", 0.1, &Accelerator::memory_efficiency),
       of_link("node bandwidth", 0.15, &Cluster::node, &LinkTier::bandwidth),
   };
   std::set<std::pair<std::string, bool>> curves;
@@ -61,7 +61,7 @@ std::vector<FittedConstant> constants_of_time(const std::vector<PublishedCase>& 
     const bool fp8 = each.second;
     constexpr double spread = 0.1;  // of the logarithm: devices of one table differ by so much
     all.push_back({curve + (fp8 ? " fp8 products" : " products"), spread, [=](PublishedCase& row) {
-                     return curve_of(row) == curve && is_fp8(row) == fp8 ? &rate_of(row).product_share : nullptr;
+                     return curve_of(row) == curve && is_fp8(row) == fp8 ? &rate_of(row).matmul_efficiency : nullptr;
                    }});
   }
   return all;

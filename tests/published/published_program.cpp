@@ -101,7 +101,7 @@ void set_fp8_scaling(const CsvRow& row, Implementation& made) {
     made.cast_bytes = 6;
   if (scaling == "row") {
     made.cast_bytes = 8;
-    made.fp8_product_share = row_scaled_share;
+    made.fp8_matmul_efficiency = row_scaled_share;
     made.casts_weights = true;
   }
 }

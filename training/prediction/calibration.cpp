@@ -26,12 +26,12 @@ struct Knob {
 
 std::vector<Knob> knobs(Accelerator& device, Precision precision, bool device_known) {
   MatrixRate& rate = device.rate(precision);
-  std::vector<Knob> all{{&rate.product_share, 0.01, 1},
+  std::vector<Knob> all{{&rate.matmul_efficiency, 0.01, 1},
                         {&rate.half_depth, 0.1, 4096},
                         {&rate.fill_waves, 0.001, 100},
-                        {&rate.attention_share, 0.001, 1}};
+                        {&rate.attention_efficiency, 0.001, 1}};
   if (!device_known) {
-    all.push_back({&device.memory_share, 0.01, 1});
+    all.push_back({&device.memory_efficiency, 0.01, 1});
     all.push_back({&device.kernel_seconds, 1e-8, 1e-3});
   }
   return all;

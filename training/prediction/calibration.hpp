@@ -26,11 +26,11 @@ struct Calibration {
   double worst_error = 0;
 };
 
-/// Fits what a device gets out of its peaks: product_share, half_depth, fill_waves and attention_share of `precision`,
-/// memory_share and kernel_seconds, so that the planner's formulas give the measured times: least squares of the
-/// logarithms, blocks counting most, by a pattern search [Hooke and Jeeves 1961]. `start` brings the peak of the
-/// precision, memory bandwidth and processors; its other values are where the search begins. Of a device whose
-/// memory_share and kernel_seconds are known, from another precision, they stay.
+/// Fits what a device gets out of its peaks: matmul_efficiency, half_depth, fill_waves and attention_efficiency of
+/// `precision`, memory_efficiency and kernel_seconds, so that the planner's formulas give the measured times: least
+/// squares of the logarithms, blocks counting most, by a pattern search [Hooke and Jeeves 1961]. `start` brings the
+/// peak of the precision, memory bandwidth and processors; its other values are where the search begins. Of a device
+/// whose memory_efficiency and kernel_seconds are known, from another precision, they stay.
 /// @throws Error (usage) without samples or without a peak.
 Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples,
                       bool device_known = false);

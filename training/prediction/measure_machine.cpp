@@ -149,10 +149,10 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   Accelerator device = start;
   device.rate(precision) = {
       .peak_flops = measure_gemm_rate(compute_type_of(precision), world, exec_is_host ? 2048 : 8192) / world.size(),
-      .product_share = 0.9,
+      .matmul_efficiency = 0.9,
       .half_depth = 16,
       .fill_waves = 0.1,
-      .attention_share = 0.3,
+      .attention_efficiency = 0.3,
       .is_measured = true};
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
@@ -182,10 +182,10 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
       exec_is_host ? ExecSpace().concurrency() : std::max(1, device_processors() / world.context().ranks_per_device);
   device.moves_messages = exec_is_host;  // MPI copies on the cores that compute
   device.kernel_seconds = 5e-6;
-  device.memory_share = 0.7;
+  device.memory_efficiency = 0.7;
   say("memory bandwidth");
   device.memory_bandwidth = measure_memory_bandwidth(world);
-  // Several precisions share memory_share and kernel_seconds: those of the first.
+  // Several precisions share memory_efficiency and kernel_seconds: those of the first.
   device.error_share = 0.03;
   for (const std::string& compute : precisions) {
     say(fmt::format("layers in {}", compute));

@@ -254,15 +254,15 @@ Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   Accelerator& device = cluster.device;
   device.name = "a CPU of that GEMM rate";
   device.memory_bandwidth = 8e9;
-  device.memory_share = 1;
+  device.memory_efficiency = 1;
   device.moves_messages = true;
   device.kernel_seconds = 3e-6;
   device.error_share = uncalibrated_error;
   device.rate(precision) = {.peak_flops = gemm_rate / num_ranks,
-                            .product_share = 0.95,
+                            .matmul_efficiency = 0.95,
                             .half_depth = 10,
                             .fill_waves = 0.1,
-                            .attention_share = 0.3};
+                            .attention_efficiency = 0.3};
   return cluster;
 }
 

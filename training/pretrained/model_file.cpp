@@ -53,7 +53,7 @@ class ModelReader {
     PlannedModel planned;
     read_shape(planned);
     read_batch(planned);
-    read_attention(planned);
+    read_settings(planned);
     const std::string from_default = starts_from_preset || inherited_.empty()
                                          ? ""
                                          : fmt::format("[model] has no preset, so the missing keys are those of {}: {}",
@@ -109,10 +109,18 @@ class ModelReader {
   }
 
   // Which words there are is for `train` to say.
-  void read_attention(PlannedModel& planned) {
-    std::string attention;
-    reader_.read("run", "attention", attention);
-    planned.own_attention = attention == "own";
+  void read_settings(PlannedModel& planned) {
+    const auto is = [&](const char* section, const char* key, const char* wanted) {
+      std::string word;
+      reader_.read(section, key, word);
+      return word == wanted;
+    };
+    reader_.read("precision", "compute", planned.precision);
+    planned.settings = {.rounds_gradients = is("precision", "gradient_reduction", "compute"),
+                        .fp32_residual = is("precision", "residual", "state"),
+                        .separate_documents = is("data", "documents", "separate"),
+                        .cudnn_attention = !is("run", "attention", "own")};
+    reader_.read("checkpoint", "async", planned.settings.copies_state);
   }
 
   ConfigReader reader_;
