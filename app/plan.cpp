@@ -144,10 +144,11 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
   const std::size_t most = options.top.value_or(max_listed);
   const std::string not_built = not_built_text(result);
   const std::string alike = alike_text(problem, result);
-  print_answer("{}\n{}{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-               ranking_text(problem, result.ranking, most), alike.empty() ? "" : fmt::format("   {}\n", alike),
-               not_built.empty() ? "" : fmt::format("   not possible yet: {}\n", not_built), price_text(problem, best),
-               rejections_text(plain, result, most));
+  print_answer(
+      "{}\n{}{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+      ranking_text(problem, result.ranking, most), alike.empty() ? "" : fmt::format("   {}\n", alike),
+      (not_built.empty() ? "" : fmt::format("   not possible yet: {}\n", not_built)) + fewer_devices_text(result),
+      price_text(problem, best), rejections_text(plain, result, most));
   if (!points.empty()) {
     print_answer("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
     return;
@@ -165,6 +166,15 @@ void note_estimates_only(const LayoutSpace& searched, bool found) {
 int plan_search(const PlanOptions& options, PlanTask task) {
   const PlanProblem& problem = task.problems.front();
   const Goal goal = goal_of(options);
+  const std::vector<ScalePoint> points = options.scale.empty()
+                                             ? std::vector<ScalePoint>{}
+                                             : predict_scaling(problem, task.space, options.scale, options.weak);
+  if (!points.empty() && options.devices == 0) {  // memo and config are about one point of the curve
+    const ScalePoint& point = point_of_answer(points, goal);
+    task.problems.front().cluster = with_devices(problem.cluster, point.num_devices);
+    task.space.num_devices = point.num_devices;
+    task.space.global_batch = point.global_batch;
+  }
   task.space.most_step_seconds =
       seconds_of_goal(goal, static_cast<double>(task.space.global_batch * problem.sequence_length));
   const SearchResult result = recommend_layouts(problem, task.space);
@@ -172,9 +182,6 @@ int plan_search(const PlanOptions& options, PlanTask task) {
   require_layout(options, task, result);
   const LayoutPrice& best = result.ranking.front();
   const bool rehearses = !options.rehearsal.directory.empty();
-  const std::vector<ScalePoint> points = options.scale.empty()
-                                             ? std::vector<ScalePoint>{}
-                                             : predict_scaling(problem, task.space, options.scale, options.weak);
   if (!options.json || !rehearses)
     print_search(options, task, result, points, goal);
   if (!options.memo.empty())
@@ -239,35 +246,19 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   return rehearses ? rehearse_all(options, problem, prices) : 0;
 }
 
-// Each machine's own search says why it has none; where all have one, no single layout suits all.
-ErrorReport no_common_layout_report(const PlanTask& task) {
-  for (const PlanProblem& problem : task.problems) {
-    LayoutSpace own = task.space;
-    own.num_devices = problem.cluster.num_devices();
-    if (const SearchResult result = search_layouts(problem, own); result.ranking.empty()) {
-      ErrorReport report = no_layout_report(problem, own, result);
-      report.where = problem.cluster.name;
-      return report;
-    }
-  }
-  return {.what = "no layout fits all of these machines",
-          .where = "espalier plan",
-          .got = "each machine has layouts, but no layout fits all of them",
-          .todo = "plan with one --cluster at a time to see them"};
-}
-
-// One layout for all of as many devices; clusters that differ in devices are compared by their own best layouts.
+// Clusters are compared by their own best layouts; with --config by one layout for all, of as many devices.
 int plan_common(const PlanOptions& options, PlanTask task) {
+  const bool wants_config = !options.config.empty();
   const std::vector<PlanProblem>& problems = task.problems;
   const bool are_alike = std::ranges::all_of(problems, [&](const PlanProblem& each) {
     return each.cluster.num_devices() == problems.front().cluster.num_devices();
   });
-  if (!are_alike && !options.config.empty())
+  if (!are_alike && wants_config)
     throw Error(ExitCode::usage, {.what = "a config is for one number of devices",
                                   .where = "espalier plan",
                                   .got = "--config with clusters that differ in devices",
                                   .todo = "use one --cluster, or --devices for all"});
-  const CommonLayout common = compare_machines(problems, task.space);
+  const CommonLayout common = compare_machines(problems, task.space, wants_config);
   note_estimates_only(task.space, common.layout.has_value());
   std::size_t fastest = problems.size();
   for (std::size_t i = 0; i < problems.size(); ++i)
@@ -279,8 +270,9 @@ int plan_common(const PlanOptions& options, PlanTask task) {
     joint = search_joint_job(problems, task.space, link_from(options.link));
   const double alone = fastest < problems.size() ? common.price(fastest).tokens_per_second : 0;
   const std::string joint_text = joint ? joint_job_text(problems, *joint, alone) : "";
-  const bool fails = !common.layout && (are_alike || fastest == problems.size());
-  const std::optional<ErrorReport> report = fails ? std::optional(no_common_layout_report(task)) : std::nullopt;
+  const bool fails = wants_config ? !common.layout : fastest == problems.size() && !(joint && joint->job);
+  const std::optional<ErrorReport> report =
+      fails ? std::optional(no_common_layout_report(problems, task.space)) : std::nullopt;
   const Goal goal = goal_of(options);
   if (!options.memo.empty()) {
     write_output(options.memo, memo_mark, common_memo(problems, task.space, common, goal, joint_text));
@@ -292,14 +284,14 @@ int plan_common(const PlanOptions& options, PlanTask task) {
   if (report)
     throw Error(ExitCode::usage, *report);
   if (!common.layout) {
-    require_goal(common.price(fastest), goal, machine_name(problems, fastest));
+    if (fastest < problems.size())
+      require_goal(common.price(fastest), goal, machine_name(problems, fastest));
     return 0;
   }
   // The slowest machine says what all of them can reach.
   const auto slowest = std::ranges::max_element(common.prices, {}, &LayoutPrice::step_seconds);
   require_goal(*slowest, goal, problems[static_cast<std::size_t>(slowest - common.prices.begin())].cluster.name);
-  if (!options.config.empty())
-    write_config(options, problems.front(), common.prices.front());
+  write_config(options, problems.front(), common.prices.front());
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "models/part_layers.hpp"
 #include "models/presets.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
 #include "training/prediction/predict_time.hpp"
 
@@ -87,7 +88,8 @@ void require_runnable(const PlanProblem& problem, const Layout& layout) {
 
 std::vector<std::string> planned_settings(const PlanProblem& problem, Layout layout) {
   ModelConfig model = problem.model;
-  model.max_sequence_length = std::max(model.max_sequence_length, problem.sequence_length);  // no table limits it
+  // Without learned positions a model may name no longest sequence. A config of `train` has one.
+  model.max_sequence_length = std::max(model.max_sequence_length, problem.sequence_length);
   std::vector<std::string> settings = model_keys(model);
   const std::vector<std::string>& names = trainable_preset_names();
   const bool has_name = std::ranges::find(names, problem.model_name) != names.end();
@@ -133,11 +135,12 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
   }
 }
 
-// Settings that make a step longer or shorter and that no plan knows.
+// Settings that change time or memory, and that the plan does not know.
 std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
   std::vector<std::string> kept;
   for (const std::string& setting : settings)
-    if (setting.starts_with("precision."))
+    if (const std::string key = key_of(setting);
+        key.starts_with("precision.") || key == "data.documents" || key == "checkpoint.async" || key == "run.attention")
       kept.push_back(setting);
   return kept;
 }
@@ -148,8 +151,8 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
   file.comment(fmt::format("{}{} on {} of {}", plan_config_begin.substr(2), problem.model_name,
                            counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
-  file.comment(fmt::format("predicted: {:.4g} s per step (+-{:.0f} %), {:.4g} tokens/s, {} of memory",
-                           price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+  file.comment(fmt::format("predicted: {:.4g} s per step ({}), {:.4g} tokens/s, {} of memory", price.step_seconds,
+                           interval_text(price.step_interval), price.tokens_per_second,
                            bytes_text(price.memory_bytes)));
   if (!problem.cluster.device.moves_messages)
     file.comment(fmt::format("{} (docs/gpus.md): this is predicted.", gpu_caveat));
@@ -182,7 +185,7 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
     all.push_back(fmt::format("run.tokens={}", problem.num_tokens));
   TrainConfig config;
   fill_in(all, config.to_fill, text, name);
-  if (!sets("run.device_memory"))
+  if (!sets("run.device_memory") && !ConfigReader(text, name, {}).has("run", "device_memory"))
     all.push_back(fmt::format("run.device_memory={}", room_bytes(problem)));
   if (!sets("run.cluster")) {
     config.cluster = run_cluster(cluster, problem.cluster);

@@ -156,6 +156,8 @@ std::vector<Precision> precisions_from(const PlanOptions& options, const Planned
 
 Index tokens_from(const std::string& text) {
   std::optional<Index> tokens = text.empty() ? 0 : parse_count(text);
+  if (!tokens && (text.back() == 'b' || text.back() == 't'))  // "300b" is meant as 300B
+    tokens = parse_count(text.substr(0, text.size() - 1) + (text.back() == 'b' ? "B" : "T"));
   double number = 0;  // "15e12"
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (!tokens && failed == std::errc() && end == text.data() + text.size() && number >= 1 && number < 0x1p62)
@@ -232,7 +234,7 @@ ClusterLink link_from(const std::string& text) {
     throw Error(ExitCode::usage, {.what = "cannot read the link between two clusters",
                                   .where = "espalier plan",
                                   .got = "--link " + text,
-                                  .wanted = quantity_examples(Quantity::bytes_per_second),
+                                  .wanted = quantity_examples(Quantity::bytes_per_second) + "; from 1 MB/s to 100 TB/s",
                                   .todo = "--link \"100 Gb/s\": what all devices together can send"});
   return {.bandwidth = *bandwidth};
 }

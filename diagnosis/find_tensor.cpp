@@ -161,6 +161,8 @@ LayoutFit fit_of(const RunConfig& config, const Layout& layout) {
       .cluster = *machine,
       .implementation = espalier_implementation(machine->device.moves_messages, train_settings(config)),
       .sequence_length = config.sequence_length};
+  if (std::string reason = why_unlike_nodes(layout, static_cast<int>(config.ranks_per_node)); !reason.empty())
+    return {.text = std::move(reason)};
   LayoutPrice price{.layout = with_shards(config, layout)};
   price.memory = memory_of_stages(problem, price.layout);
   price.memory_bytes = peak_bytes(price.memory);

@@ -72,9 +72,7 @@ void add_missing_warmup(const RecordedRun& run, Index step, Finding& finding) {
             fmt::format("optimizer.warmup_steps = {} (now {})", usual, warmup));
 }
 
-Index length_of(const RecordedRun& run) {
-  return run.config.total_steps() > 0 ? run.config.total_steps() : static_cast<Index>(run.steps.size());
-}
+Index length_of(const RecordedRun& run) { return run.config.total_steps(); }
 
 // How many steps had a gradient longer than the clip, and how long the longest was.
 void add_clipping(const RecordedRun& run, Finding& finding) {

@@ -3,10 +3,8 @@
 #include "diagnosis/recorded_config.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "diagnosis/damaged_file.hpp"
 #include "io/config/toml_config.hpp"
@@ -16,7 +14,7 @@
 namespace espalier {
 namespace {
 
-// A resolved config has all keys: without these it is from another version, and a default would be wrong.
+// Without these keys no layout is known. Other missing keys get the defaults of this version.
 constexpr std::pair<const char*, const char*> needed_keys[] = {
     {"model", "num_layers"},        {"parallel", "tensor"},        {"parallel", "pipeline"},    {"parallel", "data"},
     {"batch", "global_batch_size"}, {"batch", "micro_batch_size"}, {"batch", "sequence_length"}};
@@ -35,6 +33,8 @@ RunConfig read_config(const std::string& text, const Path& file, const RunFacts&
     for (const auto& [section, key] : needed_keys)
       if (!reader.has(section, key))
         reader.problem(section, key, "is missing");
+    if (config.sequence_length == 0)
+      reader.problem("batch", "sequence_length", "got 0, wanted the length that the run had");
     if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
       const std::size_t colon = wrong.front().find(": ", file.string().size());  // behind the position
       throw_not_resolved(wrong.front().substr(0, colon), wrong.front().substr(colon + 2), facts);
@@ -48,20 +48,12 @@ RunConfig read_config(const std::string& text, const Path& file, const RunFacts&
 }
 
 void require_possible(const RunConfig& config, const Path& file) {
-  const ModelConfig& model = config.model.shape;
-  const Layout& layout = config.layout;
-  const std::vector<BrokenRule> impossible = broken_rules(model);
-  if (!impossible.empty() || Index{layout.pipeline} * layout.virtual_stages > model.num_layers)
-    throw_damaged(file.string(), "config.toml describes a model that cannot be built",
-                  impossible.empty() ? "more stages than layers" : impossible.front().sentence());
-  if (layout.layers.empty())
-    return;
-  if (std::ssize(layout.layers) != layout.num_parts())
-    throw_damaged(file.string(), "parallel.layers_per_stage has another length than the model has parts",
-                  fmt::format("{} numbers for {} parts", layout.layers.size(), layout.num_parts()));
-  if (std::accumulate(layout.layers.begin(), layout.layers.end(), Index{0}) != model.num_layers)
-    throw_damaged(file.string(), "parallel.layers_per_stage and model.num_layers disagree",
-                  fmt::format("{} layers together, of {}", fmt::join(layout.layers, " + "), model.num_layers));
+  std::vector<BrokenRule> broken = broken_rules(config.model.shape);
+  if (broken.empty())
+    broken = broken_rules(config.model.shape, config.sequence_length, config.layout);
+  if (!broken.empty())
+    throw_damaged(file.string(), "config.toml describes a model or a layout that is not possible",
+                  broken.front().sentence());
 }
 
 int ranks_of_degrees(const Layout& layout) {
@@ -98,11 +90,16 @@ RunConfig recorded_config(const std::string& text, const Path& file, int world_s
         file.string(), "the layout needs more ranks than have records",
         fmt::format("tensor {}, pipeline {}, {} ranks", config.layout.tensor, config.layout.pipeline, world_size));
   config.ranks_per_node = count_ranks_per_node(config, world_size, facts);
-  config.layout.virtual_stages = acting_layout(config.layout, config.model.shape).virtual_stages;
-  require_possible(config, file);
   try {
+    const MeshLayout mesh = make_layout(world_size, config.layout.tensor, config.layout.data, config.layout.pipeline);
+    config.layout.data = mesh.degree(Axis::dp);
+    // round_robin decides the virtual stages, which the rules are about.
+    config.layout.virtual_stages = acting_layout(config.layout, config.model.shape).virtual_stages;
+    require_possible(config, file);
     config.layout = make_run_layout(config, world_size);
   } catch (const Error& error) {
+    if (error.code() == ExitCode::data)
+      throw;
     throw_damaged(file.string(), error.report().what, error.report().got);
   }
   return config;

@@ -34,6 +34,7 @@ nlohmann::ordered_json json_by_axis(const std::array<Value, num_axes>& values) {
 /// @throws std::runtime_error
 template <class Enum, std::size_t N>
 std::array<double, N> numbers_by_name(const nlohmann::json& json) {
+  require_object(json);
   std::array<double, N> values{};
   for (std::size_t i = 0; i < N; ++i)
     if (const char* const name = to_string(static_cast<Enum>(i)); json.contains(name))
@@ -43,6 +44,7 @@ std::array<double, N> numbers_by_name(const nlohmann::json& json) {
 
 template <class Enum, std::size_t N>
 std::array<std::size_t, N> counts_by_name(const nlohmann::json& json) {
+  require_object(json);
   std::array<std::size_t, N> values{};
   for (std::size_t i = 0; i < N; ++i)
     values[i] = field_or(json, to_string(static_cast<Enum>(i)), std::size_t{0}, count_range);

@@ -79,6 +79,11 @@ const nlohmann::json& list_field(const nlohmann::json& json, const char* key, st
   return value;
 }
 
+void require_object(const nlohmann::json& json) {
+  if (!json.is_object())
+    throw FieldError(shown_json(json), "an object");
+}
+
 double number_field(const nlohmann::json& json, const char* key) {
   const nlohmann::json& value = any_field(json, key);
   const std::optional<double> named = named_number(value);

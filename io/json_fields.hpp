@@ -53,6 +53,9 @@ const std::string& text_from(const nlohmann::json& value, const char* key, std::
 /// `json[key]`. @throws std::runtime_error where there is none
 const nlohmann::json& any_field(const nlohmann::json& json, const char* key);
 
+/// @throws std::runtime_error where it is something else
+void require_object(const nlohmann::json& json);
+
 /// `json[key]`, an object. @throws std::runtime_error
 const nlohmann::json& object_field(const nlohmann::json& json, const char* key);
 

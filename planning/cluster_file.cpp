@@ -212,10 +212,12 @@ class ClusterReader {
     value = static_cast<Index>(bytes);
   }
 
-  // Earlier versions wrote "memory_share", and "product_share" for products of matrices.
-  void read_efficiency(const char* section, const std::string& of, double& value, RealRange range = efficiency) {
-    reader_.read(section, (of == "matmul" ? "product" : of) + "_share", value, range);
-    reader_.read(section, of + "_efficiency", value, range);
+  // Earlier versions wrote another key.
+  void read_efficiency(const char* section, const char* key, const char* earlier_key, double& value,
+                       RealRange range = efficiency) {
+    if (reader_.read(section, earlier_key, value, range) && reader_.has(section, key))
+      reader_.problem(section, earlier_key, fmt::format("is an earlier name of {}: give one of them", key));
+    reader_.read(section, key, value, range);
   }
 
   void read_device(Accelerator& device) {
@@ -227,7 +229,7 @@ class ClusterReader {
     read_bytes("device", "memory", device.memory_bytes, sane_memory);
     read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth,
                   sane_memory_bandwidth);
-    read_efficiency("device", "memory", device.memory_efficiency);
+    read_efficiency("device", "memory_efficiency", "memory_share", device.memory_efficiency);
     read_count("device", "processors", device.processors, 1 << 24);
     read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
     read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
@@ -246,13 +248,14 @@ class ClusterReader {
       if (has_gemm_rate && preset_rate > 0)
         rescale_efficiencies(rate, preset_rate / rate.peak_flops);
       rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
-      read_efficiency(section, "matmul", rate.matmul_efficiency);
+      read_efficiency(section, "matmul_efficiency", "product_share", rate.matmul_efficiency);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
       if (attention_precision(static_cast<Precision>(i)) != static_cast<Precision>(i))
         continue;
-      read_efficiency(section, "attention", rate.attention_efficiency);
-      read_efficiency(section, "tuned_attention", rate.tuned_attention_efficiency, {.min = 0, .max = 1});
+      read_efficiency(section, "attention_efficiency", "attention_share", rate.attention_efficiency);
+      read_efficiency(section, "tuned_attention_efficiency", "tuned_attention_share", rate.tuned_attention_efficiency,
+                      {.min = 0, .max = 1});
       reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
     }
     if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))

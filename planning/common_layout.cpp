@@ -133,8 +133,8 @@ std::string machine_name(const std::vector<PlanProblem>& problems, std::size_t m
                              : fmt::format("{} ({})", cluster.name, counted(cluster.num_devices(), "device"));
 }
 
-CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSpace& space) {
-  if (are_alike(problems))
+CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSpace& space, bool wants_common) {
+  if (wants_common && are_alike(problems))
     for (const bool runnable : {true, false}) {
       space.only_runnable = runnable;
       if (CommonLayout common = search_common_layout(problems, space); common.layout)
@@ -145,7 +145,7 @@ CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSp
   for (const PlanProblem& problem : problems) {
     LayoutSpace own = space;
     own.num_devices = problem.cluster.num_devices();
-    const SearchResult result = search_runnable(problem, own);
+    const SearchResult result = search_recommended(problem, own);
     found.bests.push_back(result.ranking.empty() ? LayoutPrice{} : result.ranking.front());
     found.why_none.push_back(result.ranking.empty() ? why_no_layout(problem, own, result) : "");
   }
@@ -159,6 +159,9 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
       order.push_back(i);
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return common.price(i).tokens_per_second; });
   std::vector<std::string> sentences;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    if (!common.has(i))
+      sentences.push_back(fmt::format("No layout is possible on {}.", machine_name(problems, i)));
   for (std::size_t k = 1; k < order.size(); ++k) {
     const PlanProblem& one = problems[order.front()];
     const PlanProblem& other = problems[order[k]];
@@ -169,7 +172,7 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
     const double least = slow.step_interval.low / fast.step_interval.high;
     sentences.push_back(
         fmt::format("{} trains {:.2f} times as many tokens per second as {} ({:.2f} to {:.2f} within "
-                    "both errors).",
+                    "both ranges).",
                     name, slow.step_seconds / fast.step_seconds, other_name, least,
                     slow.step_interval.high / fast.step_interval.low));
     if (least < 1)
@@ -181,7 +184,7 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
         return;
       const double ratio = per_token(a, one, fast) / per_token(b, other, slow);
       sentences.push_back(
-          fmt::format("For the same tokens, {} {} {:.2f} times as much{} as {} ({:.2f} to {:.2f} within both errors).",
+          fmt::format("For the same tokens, {} {} {:.2f} times as much{} as {} ({:.2f} to {:.2f} within both ranges).",
                       name, verb, ratio, what, other_name, shortest * ratio, longest * ratio));
       if (shortest * ratio < 1 && longest * ratio > 1)
         sentences.push_back(fmt::format("So either of the two may {}.", less));
@@ -191,6 +194,22 @@ std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& pr
     compare("takes", " energy", "take less energy", one.cluster.device_watts, other.cluster.device_watts);
   }
   return sentences;
+}
+
+ErrorReport no_common_layout_report(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {
+  for (const PlanProblem& problem : problems) {
+    LayoutSpace own = space;
+    own.num_devices = problem.cluster.num_devices();
+    if (const SearchResult result = search_layouts(problem, own); result.ranking.empty()) {
+      ErrorReport report = no_layout_report(problem, own, result);
+      report.where = problem.cluster.name;
+      return report;
+    }
+  }
+  return {.what = "no layout fits all of these machines",
+          .where = "espalier plan",
+          .got = "each machine has layouts, but no layout fits all of them",
+          .todo = "plan with one --cluster at a time to see them"};
 }
 
 CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
@@ -34,9 +35,15 @@ struct CommonLayout {
 /// @param problems the same model, on as many devices of each machine
 CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space);
 
-/// The same where the machines have as many devices; else, or where none suits all, the best of each alone.
+/// The recommended layout of each machine alone.
+/// @param wants_common the same as search_common_layout(), where the machines have as many devices and a layout suits
+/// all
 /// @param space becomes the one that was searched
-CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSpace& space);
+CommonLayout compare_machines(const std::vector<PlanProblem>& problems, LayoutSpace& space, bool wants_common);
+
+/// Why search_common_layout() has no layout: what the first machine without one of its own says of it; where all have
+/// one, that none suits all.
+ErrorReport no_common_layout_report(const std::vector<PlanProblem>& problems, const LayoutSpace& space);
 
 /// A sentence each: how much faster the fastest machine is than another, and what that costs. Names are unique.
 std::vector<std::string> comparison_sentences(const std::vector<PlanProblem>& problems, const CommonLayout& common);

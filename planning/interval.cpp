@@ -16,6 +16,7 @@ constexpr CaseKind short_step{"published cases with steps below 1 s", 0.84, 1.71
 constexpr CaseKind exposed_messages{"published cases that wait for messages", 0.86, 1.37};
 constexpr CaseKind usual_step{"published cases with steps of 1 s or more", 0.85, 1.17};
 constexpr CaseKind with_experts{"published mixtures of experts", 0.73, 1.79};
+constexpr CaseKind measured_machine{"layers that were measured on this machine", 0, 0};  // Accelerator::error_share
 constexpr CaseKind own_memory{"layouts of train", 0.99, 1.01};
 constexpr CaseKind other_memory{"published cases of other programs", 0.85, 1.28};
 
@@ -27,6 +28,8 @@ constexpr double much_waiting = 0.15;  // of a step, for messages
 }  // namespace
 
 const CaseKind& time_kind(const PlanProblem& problem, const LayoutPrice& price) {
+  if (problem.cluster.device.error_share > 0)
+    return measured_machine;
   if (!problem.cluster.device.unfitted.empty())
     return other_device;
   if (problem.implementation.experts.count > 0)

@@ -231,7 +231,7 @@ JointSearch search_joint_job(const std::vector<PlanProblem>& problems, const Lay
 
 std::string joint_job_text(const std::vector<PlanProblem>& problems, const JointSearch& search, double alone) {
   if (!search.job)
-    return fmt::format("no job across both clusters was found: {}\n", search.why_none);
+    return fmt::format("no job across both clusters was found: {}.\n", search.why_none);
   const JointJob& job = *search.job;
   const auto side = [&](int which, int stages) {
     return fmt::format("{} with {} on {}", counted(stages, "stage"), counted(job.layers_on(which), "layer"),

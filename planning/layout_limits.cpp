@@ -39,10 +39,18 @@ std::string room_text(const PlanProblem& problem) {
                      text(cluster.reserved_bytes));
 }
 
+std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes) {
+  const bool is_published_case = static_cast<bool>(problem.memory_of);
+  return is_published_case ? bytes : static_cast<std::size_t>(memory_interval(problem, bytes).high);
+}
+
 bool has_room(const PlanProblem& problem, std::size_t bytes) {
-  const bool has_run = static_cast<bool>(problem.memory_of);  // a published case
-  return (has_run ? static_cast<double>(bytes) : memory_interval(problem, bytes).high) <=
-         static_cast<double>(room_bytes(problem));
+  return needed_bytes(problem, bytes) <= room_bytes(problem);
+}
+
+std::string need_text(const PlanProblem& problem, std::size_t bytes) {
+  const bool is_near = bytes <= room_bytes(problem) && !has_room(problem, bytes);
+  return bytes_text(bytes) + (is_near ? fmt::format(" (at most {})", bytes_text(needed_bytes(problem, bytes))) : "");
 }
 
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
@@ -51,14 +59,12 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
     return {};
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
-  const std::string need = fmt::format("stage {} needs {}", price.peak_stage, bytes_text(price.memory_bytes));
+  const std::string need = fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
+                                       need_text(problem, price.memory_bytes), room_text(problem));
   if (price.memory_bytes <= room)
-    return fmt::format("may not fit: {}, up to {} at the end of its range, a device has {}", need,
-                       bytes_text(static_cast<std::size_t>(memory_interval(problem, price.memory_bytes).high)),
-                       room_text(problem));
-  return fmt::format("does not fit: {}, a device has {}: {} too much, most of it {} ({})", need, room_text(problem),
-                     bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
-                     bytes_text(stage.bytes[largest]));
+    return "may not fit: " + need;
+  return fmt::format("does not fit: {}: {} too much, most of it {} ({})", need, bytes_text(price.memory_bytes - room),
+                     to_string(static_cast<Category>(largest)), bytes_text(stage.bytes[largest]));
 }
 
 }  // namespace espalier

@@ -18,8 +18,15 @@ std::size_t room_bytes(const PlanProblem& problem);
 /// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
 std::string room_text(const PlanProblem& problem);
 
-/// Whether a device has room for so many predicted bytes, of `train` at the upper end of their interval.
+/// Bytes that a device must have for a layout that is predicted to need so many: those of the upper end of their
+/// interval. Of published cases, which did run, the predicted ones.
+std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes);
+
+/// Whether a device has them.
 bool has_room(const PlanProblem& problem, std::size_t bytes);
+
+/// "53.23 GiB"; where the upper end alone has no room: "73.99 GiB (at most 74.73 GiB)".
+std::string need_text(const PlanProblem& problem, std::size_t bytes);
 
 /// Why a device has no room for it: what, where, by how much; empty when it fits.
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);

@@ -53,14 +53,16 @@ class Memo : MemoText {
   }
 
   std::string write() {
-    const std::string page = page_text({.title = part(&Memo::title),
-                                        .question = part(&Memo::question),
-                                        .answer = part(&Memo::answer),
-                                        .reasons = part(&Memo::reasons),
-                                        .limit = of_each(&BottleneckTexts::limit),
-                                        .first = of_each(&BottleneckTexts::first),
-                                        .changes = part(&Memo::changes),
-                                        .certainty = part(&Memo::certainty)});
+    const std::string page =
+        page_text({.title = part(&Memo::title),
+                   .question = part(&Memo::question),
+                   .answer = part(&Memo::answer),
+                   .reasons = part(&Memo::reasons),
+                   .limit = subjects_.empty() ? "Memory is the limit.\n" : of_each(&BottleneckTexts::limit),
+                   .first = subjects_.empty() ? "Plan again with more devices, or with devices of more memory.\n"
+                                              : of_each(&BottleneckTexts::first),
+                   .changes = part(&Memo::changes),
+                   .certainty = part(&Memo::certainty)});
     return page + "# Details\n\n" + part(&Memo::details);
   }
 
@@ -119,7 +121,7 @@ class Memo : MemoText {
       say("- {}\n", sentence);
     if (common_.layout)
       say("- Of the layouts that fit all machines, this one loses least against the best layout of each.\n");
-    if (is_of_several())
+    if (is_of_several() && !text.empty())
       say("\n");
     for (const MemoSubject& each : subjects_)
       if (!common_.layout || &each == subjects_.data())
@@ -133,7 +135,7 @@ class Memo : MemoText {
       for (const GoalResult& result : goal_results(each.best, goal_))
         say("\n**Goal{}.** {}.{}\n", each.name.empty() ? "" : " on " + each.name, capitalized(goal_text(result)),
             result.is_met() && result.margin < each.best.step_interval.high / each.best.step_seconds - 1
-                ? " This margin is smaller than the range of the predicted step."
+                ? " This is less than the range of the prediction, so the run may miss the goal."
                 : "");
     }
     if (!joint_.empty())
@@ -209,6 +211,16 @@ class Memo : MemoText {
   }
 
   void reasons() {
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      if (common_.has(i))
+        continue;
+      const PlanProblem& problem = problems_[i];
+      const double states = all_state_bytes(problem.model, space_.precisions.front());
+      say("- On {}: Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all "
+          "devices.\n",
+          machine_name(problems_, i), real_bytes_text(states),
+          states / (static_cast<double>(room_bytes(problem)) * problem.cluster.num_devices()));
+    }
     for (const MemoSubject& each : subjects_) {
       const double states = all_state_bytes(each.problem.model, each.layout().precision);
       const double devices = states / static_cast<double>(each.room());
@@ -243,7 +255,8 @@ class Memo : MemoText {
       return;
     }
     const std::string more = what_is_more_complex(next.layout, subject.best.layout);
-    say("- The fastest other split is {}. It is faster by {}. This is too little to be sure.{}\n",
+    say("- The fastest other split is {}. It is faster by {}. The prediction cannot tell which of the two is "
+        "faster.{}\n",
         mesh_text(next.layout), against_text(next, subject.best), more.empty() ? "" : " " + capitalized(more) + ".");
   }
 
@@ -263,6 +276,10 @@ class Memo : MemoText {
       if (is_of_several() && !bottlenecks_[k].changes.empty())
         say("On {}:\n\n", subjects_[k].name);
       text += bottlenecks_[k].changes;
+      if (const SearchResult* const result = subjects_[k].result; result && result->fewer_devices)
+        say("- Fewer devices: {} of them train {:.2f} times as many tokens per second.\n",
+            result->fewer_devices->layout.num_devices(),
+            result->fewer_devices->tokens_per_second / subjects_[k].best.tokens_per_second);
       if (const SearchResult* const result = subjects_[k].result; result && result->not_built) {
         const LayoutPrice& other = *result->not_built;
         say("- {} would be {:.1f} % faster, but `train` cannot run it yet. Reason: {}.\n",

@@ -117,12 +117,22 @@ class BottleneckPart : MemoText {
       say("First try {}.{} {}", name_of(*first),
           first->relieves_bottleneck() ? "" : " It does not shorten the bottleneck.", effect_text(*first));
     else
-      say("No change that fits and keeps your fixed choices raises throughput by more than {:g} %.", 100 * worthwhile);
+      say("No single change that fits and keeps your fixed choices raises throughput by more than {:g} %.",
+          100 * worthwhile);
+    if (subject_.result && subject_.result->num_alike > 1)
+      if (const LayoutPrice& fastest =
+              *std::ranges::min_element(subject_.result->ranking, {}, &LayoutPrice::step_seconds);
+          fastest.step_seconds * (1 + worthwhile) < best_.step_seconds)
+        say(" Compare with {} in a short run. It may be {:.1f} % faster.",
+            degrees_of(fastest.layout) == degrees_of(best_.layout) ? "another layout of the same split (listed below)"
+                                                                   : mesh_text(fastest.layout),
+            100 * (best_.step_seconds / fastest.step_seconds - 1));
     if (const auto* const blocked =
             best_that([](const Mitigation& m) { return m.is_ready() && m.relieves_bottleneck() && m.gains(); });
         blocked && !blocked->obstacle.empty())
       say(" {} would raise throughput by {:.1f} %, but {}.", capitalized(name_of(*blocked)), 100 * blocked->gain,
-          has_room(subject_.problem, blocked->price.memory_bytes) ? "another machine cannot run it" : "does not fit");
+          has_room(subject_.problem, blocked->price.memory_bytes) ? "another machine cannot run it"
+                                                                  : "it needs too much memory");
   }
 
   // What gains more, and leaves what was given, is not yet run, or is another machine.

@@ -63,16 +63,17 @@ class NoLayoutMemo : MemoText {
         "- Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all devices.\n"
         "- Even the smallest of {} layouts needs {} per device. A device has {}.\n",
         real_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
-        result_.num_considered - result_.num_impossible, bytes_text(result_.smallest_bytes), room_text(problem_));
+        result_.num_considered - result_.num_impossible, need_text(problem_, result_.smallest_bytes),
+        room_text(problem_));
     page.limit = part("Memory is the limit. The largest part of that layout is {}, {}.",
                       to_string(static_cast<Category>(largest)), bytes_text(most.bytes[largest]));
     page.first = devices > 0 ? part("Plan again with --devices {}.", devices)
                              : "Choose devices with more memory, or a smaller model.";
     page.changes = (devices > 0 ? part("- More devices: {}.\n", enough) : "") +
                    part("- Devices with {} of free memory instead of {}.\n- A shorter sequence, or a smaller model.\n",
-                        bytes_text(result_.smallest_bytes), bytes_text(room));
+                        bytes_text(needed_bytes(problem_, result_.smallest_bytes)), bytes_text(room));
     text.clear();
-    say("Even the smallest layout, {}, does not fit.\n\n", mesh_text(smallest));
+    say("Even the smallest layout, {}, has no room.\n\n", mesh_text(smallest));
     say_memory_rows(most, stage, smallest.pipeline);
     say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), room_text(problem_));
     return text;

@@ -88,8 +88,9 @@ std::size_t least_bytes(const Asked& asked) {
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
   return has_room(asked.problem, need) ? fmt::format("{}", size)
-                                       : fmt::format("{} (does not fit: needs {} per device, a device has {})", size,
-                                                     bytes_text(need), room_text(asked.problem));
+                                       : fmt::format("{} ({} fit: needs {} per device, a device has {})", size,
+                                                     need > room_bytes(asked.problem) ? "does not" : "may not",
+                                                     need_text(asked.problem, need), room_text(asked.problem));
 }
 
 bool fits_on(const PlanProblem& problem, const LayoutSpace& space, Index devices) {
@@ -116,9 +117,9 @@ ErrorReport no_precision_report(const Accelerator& device, const std::vector<Pre
                                                        to_string(*instead), to_string(*instead))};
 }
 
-std::string smallest_text(const SearchResult& result) {
+std::string smallest_text(const PlanProblem& problem, const SearchResult& result) {
   return fmt::format("the smallest of {} layouts needs {} per device", result.num_considered - result.num_impossible,
-                     bytes_text(result.smallest_bytes));
+                     need_text(problem, result.smallest_bytes));
 }
 
 }  // namespace
@@ -162,8 +163,11 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
 }
 
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
-  if (result.num_too_large > 0)
-    return fmt::format("no layout fits: {}, a device has {}", smallest_text(result), room_text(problem));
+  if (result.num_too_large > 0) {
+    const Index devices = fewest_devices(problem, space);
+    return fmt::format("no layout fits: {}, a device has {}{}", smallest_text(problem, result), room_text(problem),
+                       devices > 0 ? fmt::format("; it fits on {} devices", devices) : "");
+  }
   const std::string nearest = nearest_possible(problem, space);
   return "no layout divides model and batch" + (nearest.empty() ? "" : "; nearest: " + nearest);
 }
@@ -175,7 +179,7 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
     const Index devices = fewest_devices(problem, space);
     return {
         .what = "no layout of this model fits this machine",
-        .got = fmt::format("{}: {} {}", smallest_text(result), result.rejections.front().layout.text(),
+        .got = fmt::format("{}: {} {}", smallest_text(problem, result), result.rejections.front().layout.text(),
                            result.rejections.front().reason),
         .wanted = fmt::format("at most {}", room_text(problem)),
         .todo = fmt::format("use {}, devices with more memory, or a smaller micro-batch or sequence",

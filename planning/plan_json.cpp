@@ -193,9 +193,10 @@ Json joint_json(const std::vector<PlanProblem>& problems, const JointSearch& sea
 
 // What the memo says of the recommended layout beside its price.
 Json reasons_json(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& best) {
-  const Bottleneck limit = longest_beside_compute(best);
+  const auto phase = [&](const Bottleneck& of) { return Json{{"name", of.name()}, {"seconds", of.seconds(best)}}; };
   Json json{{"state_bytes", all_state_bytes(problem.model, best.layout.precision)},
-            {"bottleneck", {{"name", limit.name()}, {"seconds", limit.seconds(best)}}},
+            {"bottleneck", phase(bottleneck(best))},
+            {"longest_beside_compute", phase(longest_beside_compute(best))},
             {"changes", Json::array()}};
   const auto add = [&](const Mitigation& change) {
     json["changes"].push_back({{"change", change.change},
@@ -243,6 +244,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   json.update(reasons_json(problem, space, result.ranking.front()));
   json["num_alike"] = result.num_alike;
   json["told_apart"] = told_apart_share(problem.cluster);
+  json["fewer_devices"] = result.fewer_devices ? price_json(problem, *result.fewer_devices) : Json();
   json["not_built"] = Json();
   if (result.not_built) {
     json["not_built"] = price_json(problem, *result.not_built);

@@ -185,6 +185,14 @@ std::string not_built_text(const SearchResult& result) {
                      why_not_runnable(other.layout));
 }
 
+std::string fewer_devices_text(const SearchResult& result) {
+  if (!result.fewer_devices)
+    return "";
+  const LayoutPrice& fewer = *result.fewer_devices;
+  return fmt::format("   {0} of these devices train {1:.2f} times as many tokens per second (--devices {0})\n",
+                     fewer.layout.num_devices(), fewer.tokens_per_second / result.ranking.front().tokens_per_second);
+}
+
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
   std::string text = fmt::format("not chosen ({} layouts considered, {} impossible, {} too large)\n",
                                  result.num_considered, result.num_impossible, result.num_too_large);

@@ -24,11 +24,14 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 /// Step time by phase, and memory of every kind of stage by category.
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 
-/// "The prediction does not tell 3 layouts apart (...)", where the answer is one of several; else empty.
+/// "3 layouts differ by less than 5 %, too little to be sure ...", where the answer is one of several; else empty.
 std::string alike_text(const PlanProblem& problem, const SearchResult& result);
 
 /// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.
 std::string not_built_text(const SearchResult& result);
+
+/// "   64 of these devices train 3.4 times as many tokens per second (--devices 64)\n"; empty where none do.
+std::string fewer_devices_text(const SearchResult& result);
 
 /// What was not chosen: first the plain ideas, then the nearest meshes.
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
@@ -48,8 +51,9 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// The same for programs. Each begins with what was asked: `model`, `parameters`, `sequence_length`, `cluster`,
 /// `device`, `nodes`, `devices_per_node`, `device_memory_bytes`, `free_bytes` (of a device), and where it is one size
 /// `devices` and `global_batch`; of several clusters `machines` has those of each. `ranking` and `rejections` have
-/// `most` entries at most; `not_built` is the layout of SearchResult with its `gain`, or null; `goals`, `plain_ideas`.
-/// With the `points` of a curve, `points` and the goals along it.
+/// `most` entries at most; `not_built` is the layout of SearchResult with its `gain`, or null; `goals`, `plain_ideas`;
+/// of the answer `state_bytes`, `bottleneck`, `longest_beside_compute` and `changes`; `told_apart`, the relative
+/// difference from which on layouts are told apart. With the `points` of a curve, `points` and the goals along it.
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
                         const std::vector<ScalePoint>& points = {});

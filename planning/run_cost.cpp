@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/units.hpp"
 #include "planning/to_double.hpp"
 
 namespace espalier {
@@ -92,8 +93,9 @@ std::string run_cost_text(const PlanProblem& problem, const LayoutPrice& price) 
 }
 
 std::string run_cost_text(const PlanProblem& problem, const RunCost& run) {
-  std::string text = fmt::format("{} tokens are {:.0f} steps: {}, {}", tokens_text(problem.num_tokens), run.steps,
-                                 predicted_text(run.days, "days"), predicted_text(run.device_hours, "device-hours"));
+  std::string text = fmt::format("{} tokens are {}: {}, {}", tokens_text(problem.num_tokens),
+                                 counted(static_cast<Index>(run.steps), "step"), predicted_text(run.days, "days"),
+                                 predicted_text(run.device_hours, "device-hours"));
   if (run.cost)
     text += ", " + predicted_text(*run.cost, problem.cluster.currency);
   if (run.energy)

@@ -31,7 +31,7 @@ struct RunCost {
 RunCost run_cost(const PlanProblem& problem, const LayoutPrice& price);
 
 /// Of a job that has all devices of two clusters. Its cost is known where both have a price in one currency.
-/// @param step_seconds of its step  @param tokens_per_step trained in it
+/// @pre two problems  @param step_seconds of its step  @param tokens_per_step trained in it
 RunCost run_cost(const std::vector<PlanProblem>& problems, const Predicted& step_seconds, double tokens_per_step);
 
 std::string run_cost_text(const PlanProblem& problem, const RunCost& run);

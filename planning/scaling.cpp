@@ -171,6 +171,21 @@ std::vector<CurveGoal> goals_on_curve(const std::vector<ScalePoint>& points, con
   return goals;
 }
 
+const ScalePoint& point_of_answer(const std::vector<ScalePoint>& points, const Goal& goal) {
+  const ScalePoint* answer = nullptr;
+  for (const ScalePoint& point : points)
+    if (point.price && (answer == nullptr || point.num_devices > answer->num_devices))
+      answer = &point;
+  if (answer == nullptr)
+    return points.back();
+  const std::vector<CurveGoal> goals = goals_on_curve(points, goal);
+  if (goals.empty() || !std::ranges::all_of(goals, [](const CurveGoal& each) { return each.holds_from.has_value(); }))
+    return *answer;
+  const int devices =
+      *std::ranges::max_element(goals, {}, [](const CurveGoal& each) { return *each.holds_from; })->holds_from;
+  return *std::ranges::find(points, devices, &ScalePoint::num_devices);
+}
+
 std::string curve_goal_text(const CurveGoal& goal) {
   if (goal.holds_from)
     return fmt::format("{}: holds from {} devices on", goal.asked, *goal.holds_from);

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "io/units.hpp"
+#include "planning/fewer_devices.hpp"
 #include "planning/interval.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
@@ -376,8 +377,14 @@ SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std
   return search_layouts(problem, space, most_simulated, prefer);
 }
 
+SearchResult search_recommended(const PlanProblem& problem, LayoutSpace& space) {
+  return search_runnable(problem, space, 16, Prefer::simplest);
+}
+
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
-  SearchResult result = search_runnable(problem, space, 16, Prefer::simplest);
+  SearchResult result = search_recommended(problem, space);
+  if (!result.ranking.empty())
+    result.fewer_devices = faster_on_fewer(problem, space, result.ranking.front());
   if (!space.only_runnable)
     return result;
   LayoutSpace all = space;

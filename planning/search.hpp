@@ -33,6 +33,8 @@ struct SearchResult {
   /// One of each mesh that is not the answer's, and the fastest of the answer's mesh where a simpler one is the answer:
   /// those of the ranking in its order, slower ones, those too large, smallest first, impossible ones.
   std::vector<Rejection> rejections;
+  /// On fewer devices, faster than the answer: many numbers of devices can hardly be divided. Of recommend_layouts().
+  std::optional<LayoutPrice> fewer_devices = {};
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
@@ -64,6 +66,9 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
 /// @param space becomes the one that was searched
 SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated = 16,
                              Prefer prefer = Prefer::fastest);
+
+/// search_runnable() for the simplest.
+SearchResult search_recommended(const PlanProblem& problem, LayoutSpace& space);
 
 /// The answer of `plan`: search_runnable() for the simplest, and what a layout that is not built yet would bring.
 SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space);

@@ -202,17 +202,17 @@ Comparison compare_speed(const PlanProblem& problem, const LayoutPrice& price, c
     return {fmt::format("as fast ({})", time_text(price.step_seconds)), ""};
   const std::string result = "slower by " + against_text(price, best);
   if (price.layout.num_devices() < best.layout.num_devices())
-    return {result, fmt::format("it uses {} instead of {}", counted(price.layout.num_devices(), "device"),
+    return {result, fmt::format("It uses {} instead of {}", counted(price.layout.num_devices(), "device"),
                                 best.layout.num_devices())};
   const Phase phase = phase_with_most([&](Phase each) { return price[each] - best[each]; });
   const std::string cause = cause_of(problem, price, best, phase);
-  return {result, fmt::format("it spends {} more in {}{}", time_text(price[phase] - best[phase]), to_string(phase),
+  return {result, fmt::format("It spends {} more in {}{}", time_text(price[phase] - best[phase]), to_string(phase),
                               cause.empty() ? "" : ", because " + cause)};
 }
 
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   const auto [result, reason] = compare_speed(problem, price, best);
-  return reason.empty() ? result : result + ": " + reason;
+  return reason.empty() ? result : result + ". " + reason;
 }
 
 const char* what_is_more_complex(const Layout& layout, const Layout& best) {

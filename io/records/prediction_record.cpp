@@ -39,19 +39,19 @@ ordered_json to_json(const PredictionRecord& prediction) {
   return all;
 }
 
-std::optional<PredictionRecord> prediction_from_json(const json& all) {
-  if (field<std::string>(all, "format") != format || field<Index>(all, "format_version") != format_version)
+std::optional<PredictionRecord> prediction_from_json(const json& json) {
+  if (field<std::string>(json, "format") != format || field<Index>(json, "format_version") != format_version)
     return std::nullopt;
   PredictionRecord prediction;
-  prediction.outlook.why_not = field_or(all, "why_no_times", std::string());
+  prediction.outlook.why_not = field_or(json, "why_no_times", std::string());
   // Else of memory alone: fp64, say, has no estimate.
-  if (const double seconds = field_or(all, "step_seconds", 0.0, seconds_range); seconds > 0)
+  if (const double seconds = field_or(json, "step_seconds", 0.0, seconds_range); seconds > 0)
     prediction.outlook.time = TimePrediction{.step_seconds = seconds,
-                                             .error_share = field_or(all, "error_share", 0.0, seconds_range),
-                                             .calibrated = field_or(all, "calibrated", false),
-                                             .source = field_or(all, "source", std::string()),
-                                             .note = field_or(all, "note", std::string())};
-  for (const json& stage : list_field(all, "stages")) {
+                                             .error_share = field_or(json, "error_share", 0.0, seconds_range),
+                                             .calibrated = field_or(json, "calibrated", false),
+                                             .source = field_or(json, "source", std::string()),
+                                             .note = field_or(json, "note", std::string())};
+  for (const nlohmann::json& stage : list_field(json, "stages")) {
     prediction.memory.push_back(
         {counts_by_name<Category, num_categories>(object_field_or_empty(stage, "memory_bytes"))});
     const PhaseSeconds seconds{numbers_by_name<Phase, num_phases>(object_field_or_empty(stage, "seconds"))};

@@ -50,6 +50,7 @@ class SimulatedRun {
     config.optimizer.warmup_steps = 100;
     config.optimizer.clip_grad_norm = 1;
     config.checkpoint.interval = faults.save > 0 ? 2 : 0;
+    config.run.steps = 1000;
     run.directory = "simulated";
     run.record.state = "completed";
     simulate_step(layers);

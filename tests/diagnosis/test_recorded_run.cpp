@@ -227,12 +227,13 @@ TEST_F(RecordedRunTest, LayoutIsThatOfTheRun) {
   const RunConfig all = with("tensor = 1\ndata = 2\npipeline = 1\nzero_stage = 3\nsequence_parallel = true");
   EXPECT_EQ(all.layout.zero_stage, 3);
   EXPECT_FALSE(all.layout.sequence_parallel);
-  const RunConfig dealt = with("tensor = 1\ndata = 1\npipeline = 2\nassignment = \"round_robin\"");
+  const RunConfig dealt =
+      with("tensor = 1\ndata = 1\npipeline = 2\nschedule = \"interleaved\"\nassignment = \"round_robin\"");
   EXPECT_EQ(dealt.layout.virtual_stages, 2);
   std::string wrong = config;
   wrong.replace(wrong.find("[3, 1]"), 6, "[2, 1, 1]");
   write("config.toml", wrong);
-  EXPECT_EQ(refusal(ExitCode::data).got, "3 numbers for 2 parts");
+  EXPECT_THAT(refusal(ExitCode::data).got, HasSubstr("layers_per_stage has 3 numbers, wanted 2"));
   wrong = config;
   wrong.insert(wrong.find("[batch]"), "schedule = \"of_tomorrow\"\n");
   write("config.toml", wrong);
@@ -253,7 +254,10 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   EXPECT_EQ(batch.where, path("config.toml").string() + ":9:21");
   EXPECT_EQ(batch.got, "batch.global_batch_size: got \"many\" (a string), wanted an integer");
   EXPECT_THAT(with("pipeline = 2", "pipeline = 3").what, HasSubstr("more ranks"));
-  EXPECT_THAT(with("num_layers = 4", "num_layers = 1").got, HasSubstr("more stages than layers"));
+  EXPECT_THAT(with("num_layers = 4", "num_layers = 1").got, HasSubstr("2 parts are more than num_layers 1"));
+  EXPECT_THAT(with("sequence_length = 16", "sequence_length = 0").got, HasSubstr("batch.sequence_length: got 0"));
+  EXPECT_THAT(with("global_batch_size = 8", "global_batch_size = 1").got, HasSubstr("1 is not divisible by"));
+  EXPECT_THAT(with("[batch]", "recompute_per_stage = [\"full\"]\n[batch]").got, HasSubstr("has 1 entries"));
   EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "parallel.stages: unknown key");
   EXPECT_EQ(with("pipeline = 2", "").got, "parallel.pipeline: is missing");
   EXPECT_THAT(with("[model]", "[model").where, HasSubstr("config.toml"));

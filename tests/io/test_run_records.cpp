@@ -136,6 +136,7 @@ TEST(RunRecords, WhatIsNotNotedIsEmpty) {
   EXPECT_FALSE(steps_done_in(none));
   EXPECT_FALSE(memory_in(none));
   EXPECT_ANY_THROW(time_in(none));
+  EXPECT_ANY_THROW(time_in(json::parse(R"({"time": {"step_seconds": 1, "steps": 1, "stages": [3]}})")));
 }
 
 TEST(RunRecords, PredictionsAreReadAsWritten) {

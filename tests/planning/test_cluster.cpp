@@ -61,6 +61,8 @@ TEST(ClusterFile, reads_the_efficiencies_of_earlier_versions) {
   EXPECT_EQ(to_toml(parse_cluster(earlier, "c.toml")), to_toml(parse_cluster(whole, "c.toml")));
   EXPECT_THAT(message_of(replaced(earlier, "product_share = 0.7", "product_share = 7")),
               HasSubstr("bf16.product_share"));
+  EXPECT_THAT(message_of(replaced(whole, "matmul_efficiency = 0.7", "matmul_efficiency = 0.7\nproduct_share = 0.7")),
+              HasSubstr("bf16.product_share: is an earlier name of matmul_efficiency: give one of them"));
 }
 
 TEST(ClusterFile, reads_every_unit) {

@@ -126,7 +126,7 @@ TEST(CommonLayout, unlike_clusters_stand_side_by_side) {
     problem.cluster.currency = "EUR";
   }
   LayoutSpace space{.num_devices = 32, .global_batch = 128};
-  const CommonLayout common = compare_machines(problems, space);
+  const CommonLayout common = compare_machines(problems, space, true);
   EXPECT_FALSE(common.layout);
   ASSERT_TRUE(common.has(0) && common.has(1));
   EXPECT_EQ(common.bests[0].layout.num_devices(), 32);
@@ -149,7 +149,7 @@ TEST(CommonLayout, unlike_clusters_stand_side_by_side) {
     const double least = with(fast.step_interval.low, slow.step_interval.high);
     const double most = with(fast.step_interval.high, slow.step_interval.low);
     EXPECT_THAT(shown,
-                HasSubstr(fmt::format("costs {:.2f} times as much as {} ({:.2f} to {:.2f} within both errors)", ratio,
+                HasSubstr(fmt::format("costs {:.2f} times as much as {} ({:.2f} to {:.2f} within both ranges)", ratio,
                                       h100_first ? "a100-80 (32 devices)" : "h100 (16 devices)", least, most)));
     EXPECT_EQ(shown.find("either of the two may be cheaper") != shown.npos, least < 1 && most > 1);
   }
@@ -162,14 +162,14 @@ TEST(CommonLayout, one_without_a_layout_says_why) {
   const std::vector<PlanProblem> problems{problem_of("gpt-22b", "v100:1x2"), problem_of("gpt-22b", "h100:2")};
   LayoutSpace space{.num_devices = 2, .global_batch = 128};
   space.precisions = {Precision::fp16};
-  const CommonLayout common = compare_machines(problems, space);
+  const CommonLayout common = compare_machines(problems, space, true);
   EXPECT_FALSE(common.has(0));
   EXPECT_TRUE(common.has(1));
   EXPECT_THAT(common_layout_text(problems, common), HasSubstr("no layout fits: "));
   EXPECT_THAT(common_memo(problems, space, common), HasSubstr("no layout fits: "));
   // Where none has one, the memo still has the part by which `plan` knows its own memos.
   const std::vector<PlanProblem> too_small{problems[0], problems[0]};
-  const CommonLayout none = compare_machines(too_small, space);
+  const CommonLayout none = compare_machines(too_small, space, true);
   EXPECT_FALSE(none.has(0) || none.has(1));
   EXPECT_THAT(common_memo(too_small, space, none), HasSubstr("## How it fits in memory"));
 }

@@ -69,7 +69,7 @@ TEST(Mitigation, micro_batches_change_together_with_recomputation) {
                          .cluster = cluster_preset("a100-40:4"),
                          .implementation = espalier_implementation(),
                          .sequence_length = 2048};
-  problem.cluster.reserved_bytes = Index{3} << 30;
+  problem.cluster.reserved_bytes = Index{3} << 30;  // one of the changes fits only just
   const LayoutSpace space{.num_devices = 32, .global_batch = 128, .only_runnable = true};
   Layout layout;
   layout.global_batch = space.global_batch;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -185,7 +186,11 @@ TEST(PriceLayout, says_why_a_layout_does_not_fit) {
   EXPECT_NE(reason.find("does not fit: stage 0 needs"), std::string::npos) << reason;
   EXPECT_NE(reason.find("a device has 40.00 GiB"), std::string::npos) << reason;
   EXPECT_NE(reason.find("most of it optimizer (1.9"), std::string::npos) << reason;  // 12 bytes x 174.6e9
-  problem.cluster.device.memory_bytes = Index{1} << 50;
+  const auto bytes = static_cast<Index>(price.memory_bytes);
+  problem.cluster.device.memory_bytes = bytes + bytes / 1000;  // the prediction fits, the end of its range does not
+  EXPECT_THAT(why_too_large(problem, price), testing::StartsWith("may not fit: stage 0 needs"));
+  EXPECT_THAT(why_too_large(problem, price), testing::HasSubstr(" (at most "));
+  problem.cluster.device.memory_bytes = bytes + bytes / 50;
   EXPECT_EQ(why_too_large(problem, price), "");
 }
 

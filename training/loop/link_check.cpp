@@ -63,14 +63,14 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-struct SlowLink {
+struct SlowTransit {
   std::size_t step;  ///< which of the distances
   int to;            ///< rank
 };
 
 // Those whose best time stands out from the typical.
-std::vector<SlowLink> slow_links(const std::vector<double>& seconds, std::size_t num_steps, double typical) {
-  std::vector<SlowLink> slow;
+std::vector<SlowTransit> slow_links(const std::vector<double>& seconds, std::size_t num_steps, double typical) {
+  std::vector<SlowTransit> slow;
   for (std::size_t i = 0; i < seconds.size(); ++i)
     if (is_slow_link(seconds[i], typical))
       slow.push_back({.step = i % num_steps, .to = static_cast<int>(i / num_steps)});
@@ -83,7 +83,7 @@ void check_axis(const ProcessMesh& mesh, Axis axis, LinkTimes& links) {
   std::vector<double> mine(steps.size(), std::numeric_limits<double>::infinity());
   std::vector<double> all(steps.size() * static_cast<std::size_t>(mesh.world().size()));
   double typical = 0;
-  std::vector<SlowLink> slow;
+  std::vector<SlowTransit> slow;
   for (int round = 0; round == 0 || (round < num_rounds && !slow.empty()); ++round) {
     for (std::size_t i = 0; i < steps.size(); ++i)
       mine[i] = std::min(mine[i], transit_from(group, steps[i]));
@@ -93,7 +93,7 @@ void check_axis(const ProcessMesh& mesh, Axis axis, LinkTimes& links) {
   }
 
   links.typical_seconds[static_cast<std::size_t>(axis)] = typical;
-  for (const SlowLink& link : slow) {
+  for (const SlowTransit& link : slow) {
     PerAxis sender = mesh.layout().coordinates(link.to);
     sender[axis] = (sender[axis] - steps[link.step] + group.size()) % group.size();
     links.slow.push_back({.axis = axis,

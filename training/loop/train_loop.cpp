@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/records/run_details.hpp"
 #include "io/records/run_progress.hpp"
 #include "io/units.hpp"
 #include "parallel/collectives/agreement.hpp"
