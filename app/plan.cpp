@@ -16,6 +16,7 @@
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "io/own_output.hpp"
+#include "models/largest_model.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_option.hpp"
 #include "planning/memo.hpp"
@@ -329,10 +330,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
                    "also plan one job across two clusters: the bandwidth between them, of all devices together, such "
                    "as \"100 Gb/s\"")
       ->type_name("RATE");
-  command->add_option("--devices", options->devices, "devices to use")->check(between(1, 1 << 24));
-  command->add_option("--batch", options->batch, "global batch, sequences")->check(between(1, 1 << 24));
+  command->add_option("--devices", options->devices, "devices to use")->check(between(1, most_devices));
+  command->add_option("--batch", options->batch, "global batch, sequences")->check(between(1, LargestModel::batch));
   command->add_option("--sequence-length", options->sequence_length, "tokens of a sequence")
-      ->check(between(1, 1 << 24));
+      ->check(between(1, LargestModel::positions));
   command
       ->add_option("--tokens", options->tokens,
                    "tokens of the whole run, such as 300B: print days, device-hours, cost and energy (from price and "
@@ -348,7 +349,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("KEY=VALUE,...");
   command->add_option("--scale", options->scale, "predict the best layout at each number of devices")
       ->delimiter(',')
-      ->check(between(1, 1 << 24));
+      ->check(between(1, most_devices));
   command->add_flag("--weak", options->weak, "let the batch grow with the devices of --scale");
   command->add_option("--max-step-seconds", options->most_step_seconds, "goal; exits with 2 if it is missed")
       ->check(real_between(1e-9, 1e9));

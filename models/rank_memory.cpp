@@ -8,6 +8,7 @@
 
 #include "models/activation_memory.hpp"
 #include "models/cost.hpp"
+#include "models/layout_rules.hpp"
 #include "models/state_memory.hpp"
 #include "models/tensor_scratch.hpp"
 #include "parallel/schedule/pipeline_slots.hpp"
@@ -45,10 +46,7 @@ Layout with_context_ranks_as_replicas(const ModelConfig& model, Layout layout) {
   layout.global_batch *= layout.context;  // as many micro-batches
   layout.shard_replicas *= layout.context;
   layout.context = 1;
-  layout.sequence_parallel = layout.splits_rows();
-  layout.zero_stage = layout.acting_zero_stage();
-  layout.kv_copies = model.kv_copies(layout.tensor);
-  return layout;
+  return acting_layout(std::move(layout), model);
 }
 
 // Far more than counters hold, by a rough sum.

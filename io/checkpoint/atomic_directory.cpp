@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/set_aside.hpp"
 
 namespace espalier {
@@ -25,9 +26,7 @@ bool all_digits(std::string_view text) {
 
 // What a save puts into its directory.
 bool is_checkpoint_file(const std::string& name) {
-  const bool is_shard = name.starts_with("rank-") && name.ends_with(".h5") && name.size() > 8 &&
-                        all_digits(std::string_view(name).substr(5, name.size() - 8));
-  return is_shard || name == "index.h5" || name == "manifest.json";
+  return is_shard_name(name) || name == index_name || name == manifest_name;
 }
 
 // "step-00000100" and "step-00000200", but not "step-old".

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "io/checkpoint/atomic_directory.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_writer.hpp"
 #include "io/checkpoint/set_aside.hpp"
@@ -27,12 +27,7 @@ namespace {
 std::optional<Index> parse_step(const std::string& name) {
   const auto partial = parse_partial_name(name);
   const std::string plain = without_owner(partial ? partial->original : name);
-  if (!plain.starts_with("step-") || plain.size() < 13)
-    return std::nullopt;
-  Index step = 0;
-  const char* const end = plain.data() + plain.size();
-  const auto [rest, error] = std::from_chars(plain.data() + 5, end, step);
-  return error == std::errc() && rest == end && step >= 0 ? std::optional(step) : std::nullopt;
+  return step_in(plain);
 }
 
 std::string first_line(const ErrorReport& report) {
@@ -65,7 +60,7 @@ std::vector<Path> list_directory(const Path& directory) {
 
 // Of a checkpoint whose other files are damaged.
 std::string owner_in_manifest(const Path& path) {
-  const Path manifest = path / "manifest.json";
+  const Path manifest = path / manifest_name;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(manifest, ignored)))
     return {};
@@ -150,14 +145,14 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
 bool is_hugging_face_directory(const Path& directory) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  return has("config.json") && !has(RunFolder::checkpoints) && !has(RunFile::config) && !has("manifest.json");
+  return has("config.json") && !has(RunFolder::checkpoints) && !has(RunFile::config) && !has(manifest_name);
 }
 
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / RunFolder::checkpoints;
   // Without its manifest the name still says that it was meant to be a checkpoint: the reader names what is missing.
-  const bool is_one = std::filesystem::exists(given / "manifest.json", ignored) ||
+  const bool is_one = std::filesystem::exists(given / manifest_name, ignored) ||
                       (std::filesystem::is_directory(given, ignored) &&
                        parse_step((given / "").parent_path().filename().string()).has_value());
   if (!std::filesystem::exists(checkpoints, ignored) && is_one)

@@ -45,12 +45,6 @@ std::string hash_field(const json& item, const char* key) {
   return digits;
 }
 
-// rank-00000.h5: no other name, so no path can leave the directory.
-bool is_shard_name(const std::string& name) {
-  const bool framed = name.size() >= 13 && name.starts_with("rank-") && name.ends_with(".h5");
-  return framed && std::all_of(name.begin() + 5, name.end() - 3, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 bool is_dataset_name(const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' || name.find("//") != std::string::npos)
     return false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/scalars.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/hdf5_file.hpp"
 #include "io/file.hpp"
 
@@ -81,8 +82,6 @@ struct Manifest {
   std::optional<StoredFile> index = std::nullopt;  ///< index.h5, with the XXH3-128 of all its bytes
   int version = checkpoint_format_version;         ///< of the format
 };
-
-inline constexpr const char* index_name = "index.h5";
 
 nlohmann::json to_json(const ShardRecord& record);
 ShardRecord shard_record_from_json(const nlohmann::json& item);

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "io/checkpoint/block_copy.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
 
@@ -114,7 +115,7 @@ void CheckpointReader::Data::take_apart() {
     tensors.erase(stored.name);
     for (const auto& [name, part] : found) {
       if (tensors.contains(name))
-        refuse_manifest(path / "manifest.json", "a checkpoint has a tensor under an old and a new name", name,
+        refuse_manifest(path / manifest_name, "a checkpoint has a tensor under an old and a new name", name,
                         "one of " + stored.name + " and " + name);
       tensors[name] = {name, stored.type, {stored.global_shape.begin() + 1, stored.global_shape.end()}};
       parts[name] = part;
@@ -203,7 +204,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
   if (!std::filesystem::is_directory(directory, error))
     refuse_checkpoint(directory, "there is no such checkpoint", "no directory", "a directory like step-00000100",
                       "check the path; `espalier checkpoint inspect RUN` lists a run's checkpoints");
-  const Path manifest_path = directory / "manifest.json";
+  const Path manifest_path = directory / manifest_name;
   check_regular(manifest_path);
   data_->manifest =
       parse_manifest(read_file(manifest_path, ExitCode::checkpoint, LargestFile::manifest), manifest_path);

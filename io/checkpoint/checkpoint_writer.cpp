@@ -11,14 +11,13 @@
 #include "core/tensor.hpp"
 #include "io/checkpoint/atomic_directory.hpp"
 #include "io/checkpoint/checkpoint_index.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
 namespace {
-
-std::string shard_name(Index rank) { return fmt::format("rank-{:05}.h5", rank); }
 
 int count_writers(std::span<const Index> num_blocks) {
   return static_cast<int>(std::count_if(num_blocks.begin(), num_blocks.end(), [](Index blocks) { return blocks > 0; }));
@@ -82,7 +81,7 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
   return {std::move(name), type, shape, start, shape, data};
 }
 
-Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
+Path checkpoint_path(const Path& directory, Index step) { return directory / step_name(step); }
 
 Path begin_checkpoint(const Path& directory, Index step, Index bytes, const KeptCheckpoints& kept,
                       const std::string& owner) {
@@ -156,14 +155,14 @@ Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::
     manifest.blocks.insert(manifest.blocks.end(), shard.blocks.begin(), shard.blocks.end());
   }
   const std::string text = to_text(manifest);
-  parse_manifest(text, partial / "manifest.json");  // what a reader would refuse must not be published
+  parse_manifest(text, partial / manifest_name);  // what a reader would refuse must not be published
   if (text.size() > LargestFile::manifest)
     throw Error(ExitCode::write, {.what = "the manifest of a checkpoint is too large to be read",
-                                  .where = (partial / "manifest.json").string(),
+                                  .where = (partial / manifest_name).string(),
                                   .got = fmt::format("{} bytes, {} blocks", text.size(), manifest.blocks.size()),
                                   .wanted = fmt::format("at most {} bytes", LargestFile::manifest),
                                   .todo = "use fewer replicas with parallel.zero_stage = 1"});
-  OutputFile file(partial / "manifest.json");
+  OutputFile file(partial / manifest_name);
   file.write(text.data(), text.size());
   file.sync_and_close();
   publish_directory(path, info.owner, is_checkpoint_of(path, info.step, info.owner));

@@ -30,6 +30,7 @@ struct RunFolder {
   /// All that hold nothing but what the run writes, and are no links.
   static constexpr std::array own = {state, ranks, trace, incidents, tensorboard};
   static constexpr const char* checkpoints = "checkpoints";  ///< may be a link
+  static constexpr const char* tokenizer = "tokenizer";
 };
 
 /// The times of a rank by step, of a run with several ranks: RUN/ranks/rank-00003.jsonl.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "io/records/run_paths.hpp"
 #include "training/checkpoint/stored_state.hpp"
 
 namespace espalier {
@@ -12,7 +13,7 @@ Path tokenizer_beside(const Path& checkpoint) {
   Path path = std::filesystem::absolute(checkpoint).lexically_normal();
   if (!path.has_filename())  // it ended with a slash
     path = path.parent_path();
-  return path.parent_path().parent_path() / "tokenizer";
+  return path.parent_path().parent_path() / RunFolder::tokenizer;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint, const std::string& given) {

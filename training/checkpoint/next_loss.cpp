@@ -50,11 +50,12 @@ double require_finite_loss(Trainer& trainer) {
        .todo = "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
 }
 
-void store_next_loss(nlohmann::json& state, Trainer& trainer) {
+std::optional<StoredState::NextLoss> next_loss_of(Trainer& trainer) {
   const Index samples = trainer.next_samples();
   const double loss = require_finite_loss(trainer);
-  if (std::isfinite(loss))  // JSON knows no other numbers
-    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(trainer.compute_type())}};
+  if (!std::isfinite(loss))  // JSON knows no other numbers
+    return std::nullopt;
+  return StoredState::NextLoss{.samples = samples, .loss = loss, .compute = to_string(trainer.compute_type())};
 }
 
 void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint, Trainer& trainer,

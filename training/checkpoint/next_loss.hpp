@@ -3,7 +3,7 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "training/checkpoint/stored_state.hpp"
 #include "training/step/trainer.hpp"
@@ -15,9 +15,10 @@ namespace espalier {
 /// @returns the loss of the next samples, finite or not. @throws Error (numerical).
 double require_finite_loss(Trainer& trainer);
 
-/// Stores the loss of the first samples after this step in a checkpoint's state. Collective; one forward pass.
+/// The loss of the first samples after this step, for the state of a checkpoint; none where it is not finite.
+/// Collective; one forward pass.
 /// @throws Error (numerical) as require_finite_loss().
-void store_next_loss(nlohmann::json& state, Trainer& trainer);
+std::optional<StoredState::NextLoss> next_loss_of(Trainer& trainer);
 
 /// Computes the stored loss again in a trainer that has just been resumed: a wrong resume cannot be silent. Collective;
 /// as many forward passes as the stored samples fill. `note` gets both numbers, or that none is stored.

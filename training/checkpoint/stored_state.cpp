@@ -6,12 +6,14 @@
 
 #include <algorithm>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/config/key_reader.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/tokens/token_loader.hpp"
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
+#include "training/config/data_files.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/config/with_compute_type.hpp"
@@ -130,8 +132,11 @@ StoredState state_from(const json& json, Index step) {
   state.tokenizer = field_or(json, "tokenizer", std::string());
   state.matmul = field_or(json, "matmul", std::string());
   state.next_loss = next_loss_in(json, keys.global_batch);
+  state.kokkos = field_or(json, "kokkos", Index{0}, count_range);
+  state.loss_scaler = object_field(json, "loss_scale");
   LossScaler scaler;
-  scaler.restore(object_field(json, "loss_scale"));
+  scaler.restore(state.loss_scaler);
+  state.data_files = json.value(data_files_key, nlohmann::json());
   const Index left_out = samples_before(state.passed_over, state.data_position);
   state.tokens = field_or(json, "tokens", Index{0}, IntegerRange{.min = 0});  // older programs did not count them
   if (json.contains("tokens"))
@@ -144,22 +149,52 @@ StoredState state_from(const json& json, Index step) {
   if (steps_taken * keys.global_batch + left_out != state.data_position || steps_taken < step || steps_taken > step + 1)
     require_equal("data_position", state.data_position, step * keys.global_batch + left_out, "\"step\" and its config");
   SpikeGuard guard({});
-  if (json.contains("spike_guard"))  // older programs wrote none
-    guard.restore(object_field(json, "spike_guard"));
+  if (json.contains("spike_guard")) {  // older programs wrote none
+    state.spike_guard = object_field(json, "spike_guard");
+    guard.restore(state.spike_guard);
+  }
   if (const Index skipped = scaler.skipped() + guard.skipped(); skipped > steps_taken)
     throw std::runtime_error(fmt::format("\"skipped\" is {} in all, and {} steps are taken", skipped, steps_taken));
-  if (json.contains("matmul_kernels"))
-    kernels_for_rank(list_field(json, "matmul_kernels"), "", 0);
+  if (json.contains("matmul_kernels")) {
+    state.matmul_kernels = list_field(json, "matmul_kernels");
+    kernels_for_rank(state.matmul_kernels, "", 0);
+  }
   return state;
 }
 
 }  // namespace
 
+json to_json(const StoredState& state) {
+  json passed_over = json::array();
+  for (const IndexRange& samples : state.passed_over)
+    passed_over.push_back({samples.begin, samples.end});
+  json all = {{"step", state.step},
+              {"data_position", state.data_position},
+              {"passed_over", passed_over},
+              {"tokens", state.tokens},
+              {"loss", state.loss},
+              {"seed", state.seed},
+              {"tokenizer", state.tokenizer},
+              {"matmul", state.matmul},
+              {"config", state.config},
+              {"kokkos", state.kokkos},
+              {"loss_scale", state.loss_scaler},
+              {"spike_guard", state.spike_guard}};
+  if (state.next_loss)
+    all["next_loss"] = {
+        {"samples", state.next_loss->samples}, {"loss", state.next_loss->loss}, {"compute", state.next_loss->compute}};
+  if (!state.data_files.is_null())
+    all[data_files_key] = state.data_files;
+  if (!state.matmul_kernels.empty())
+    all["matmul_kernels"] = state.matmul_kernels;
+  return all;
+}
+
 StoredState read_state(const CheckpointReader& checkpoint) {
   const auto refusal = [&](const std::string& reason) {
     return Error(ExitCode::checkpoint,
                  {.what = "the state of a checkpoint cannot be used",
-                  .where = (checkpoint.path() / "manifest.json").string(),
+                  .where = (checkpoint.path() / manifest_name).string(),
                   .got = reason,
                   .wanted = "the fields of docs/checkpoint_format.md, each in its range and consistent with the others",
                   .todo = "use an older checkpoint; this one was damaged or forged"});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,10 +28,17 @@ struct StoredState {
   double loss = 0;
   std::optional<NextLoss> next_loss;
   Index seed = 0;
-  std::string tokenizer;  ///< empty: the token files did not say
-  std::string matmul;     ///< GEMM library; empty: not said
-  std::string config;     ///< TOML, with a section [model]
+  std::string tokenizer;                                    ///< empty: the token files did not say
+  std::string matmul;                                       ///< GEMM library; empty: not said
+  std::string config;                                       ///< TOML, with a section [model]
+  Index kokkos = 0;                                         ///< KOKKOS_VERSION; 0: not said
+  nlohmann::json loss_scaler;                               ///< LossScaler::state()
+  nlohmann::json spike_guard;                               ///< SpikeGuard::state(); null: of older programs
+  nlohmann::json data_files;                                ///< training/config/data_files.hpp; null: none
+  nlohmann::json matmul_kernels = nlohmann::json::array();  ///< training/step/matmul_choices.hpp
 };
+
+nlohmann::json to_json(const StoredState& state);
 
 /// @throws Error (checkpoint) that names the field, its value and what is wanted
 StoredState read_state(const CheckpointReader& checkpoint);

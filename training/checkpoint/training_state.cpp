@@ -22,37 +22,30 @@
 namespace espalier {
 namespace {
 
-nlohmann::json state_of(const Trainer& trainer, const RunConfig& config) {
-  nlohmann::json passed_over = nlohmann::json::array();
-  for (const IndexRange& samples : trainer.passed_over())
-    passed_over.push_back({samples.begin, samples.end});
-  nlohmann::json state = {{"step", trainer.steps_done()},
-                          {"data_position", trainer.data_position()},
-                          {"tokens", trainer.tokens()},
-                          {"passed_over", passed_over},
-                          {"loss", trainer.last_loss()},
-                          {"tokenizer", trainer.tokenizer()},
-                          {"seed", config.run.seed},
-                          {"config", to_toml(config)},
-                          {"matmul", to_string(matmul_library())},
-                          {"kokkos", KOKKOS_VERSION},
-                          {"loss_scale", trainer.loss_scaler().state()},
-                          {"spike_guard", trainer.spike_guard().state()}};
-  if (!trainer.data_files().is_null())
-    state["data_files"] = trainer.data_files();
-  return state;
+StoredState state_of(const Trainer& trainer, const RunConfig& config) {
+  return {.step = trainer.steps_done(),
+          .data_position = trainer.data_position(),
+          .passed_over = trainer.passed_over(),
+          .tokens = trainer.tokens(),
+          .loss = trainer.last_loss(),
+          .next_loss = {},
+          .seed = config.run.seed,
+          .tokenizer = trainer.tokenizer(),
+          .matmul = to_string(matmul_library()),
+          .config = to_toml(config),
+          .kokkos = KOKKOS_VERSION,
+          .loss_scaler = trainer.loss_scaler().state(),
+          .spike_guard = trainer.spike_guard().state(),
+          .data_files = trainer.data_files()};
 }
 
-// Without what needs a forward pass.
 CheckpointInfo info_of(const Trainer& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                       const std::string& run_name, const std::string& owner) {
-  CheckpointInfo info;
-  info.owner = owner;
-  info.run = run_name;
-  info.step = trainer.steps_done();
-  info.layout = {make_run_layout(config, mesh.world().size()).short_text(), mesh.world().size()};
-  info.state = state_of(trainer, config);
-  return info;
+                       const std::string& run_name, const std::string& owner, const StoredState& state) {
+  return {.run = run_name,
+          .step = trainer.steps_done(),
+          .layout = {make_run_layout(config, mesh.world().size()).short_text(), mesh.world().size()},
+          .state = to_json(state),
+          .owner = owner};
 }
 
 // Of every rank all that it holds: replicas as well, which nobody writes.
@@ -132,14 +125,13 @@ std::vector<UniqueArray> unique_arrays(const Trainer& trainer, const StateOwners
 CheckpointInfo checkpoint_info(Trainer& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name, const std::string& owner) {
   require_finite_state(trainer, mesh.world());
-  CheckpointInfo info = info_of(trainer, config, mesh, run_name, owner);
-  if (nlohmann::json choices = gather_matmul_choices(mesh.world()); !choices.empty())
-    info.state["matmul_kernels"] = std::move(choices);
+  StoredState state = state_of(trainer, config);
+  state.matmul_kernels = gather_matmul_choices(mesh.world());
   if (config.checkpoint.check_loss)
-    store_next_loss(info.state, trainer);
+    state.next_loss = next_loss_of(trainer);
   else if (trainer.steps_done() == config.total_steps())
     require_finite_loss(trainer);
-  return info;
+  return info_of(trainer, config, mesh, run_name, owner, state);
 }
 
 KeptCheckpoints kept_checkpoints(const RunConfig& config) {
@@ -156,8 +148,8 @@ Path save_training_state(const Path& directory, Trainer& trainer, const RunConfi
 Path save_weights(const Path& directory, const Trainer& trainer, const RunConfig& config, const ProcessMesh& mesh,
                   const std::string& run_name, const StateOwnership& ownership, const std::string& owner) {
   const auto ours = view_state(ExecSpace(), trainer.parameters(), {unique_weights(trainer, ownership)});
-  return save_sharded(directory, info_of(trainer, config, mesh, run_name, owner), ours.blocks, ours.tensors,
-                      mesh.world(), config.checkpoint.ranks_per_file);
+  return save_sharded(directory, info_of(trainer, config, mesh, run_name, owner, state_of(trainer, config)),
+                      ours.blocks, ours.tensors, mesh.world(), config.checkpoint.ranks_per_file);
 }
 
 std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
@@ -209,9 +201,9 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer& trainer,
   read_flat_arrays(ExecSpace(), checkpoint, trainer.parameters(), {arrays.exp_avg_sq});
   require_sound_moments(checkpoint, trainer);
   trainer.restore(state.step, state.data_position, state.loss);
-  trainer.loss_scaler().restore(checkpoint.state().at("loss_scale"));
-  if (checkpoint.state().contains("spike_guard"))
-    trainer.spike_guard().restore(checkpoint.state().at("spike_guard"));
+  trainer.loss_scaler().restore(state.loss_scaler);
+  if (!state.spike_guard.is_null())
+    trainer.spike_guard().restore(state.spike_guard);
   trainer.set_passed_over(state.passed_over);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/input_files.hpp"
@@ -21,7 +22,6 @@
 namespace espalier {
 namespace {
 
-constexpr const char* key_in_state = "data_files";
 constexpr std::size_t max_notes = 8;  // a data set may have thousands of files
 
 using Note = std::function<void(const std::string&)>;
@@ -136,14 +136,14 @@ nlohmann::json describe_data_files(const RunConfig& config, const Communicator& 
   return parse_json(broadcast_text(world, contents, 0));
 }
 
-bool knows_data_files(const CheckpointReader& checkpoint) { return checkpoint.state().contains(key_in_state); }
+bool knows_data_files(const CheckpointReader& checkpoint) { return checkpoint.state().contains(data_files_key); }
 
 std::string changed_data_files(const CheckpointReader& checkpoint, const nlohmann::json& contents) {
   if (!knows_data_files(checkpoint))
     return "";
   std::string lines;
   try {
-    const nlohmann::json& stored = object_field(checkpoint.state(), key_in_state);
+    const nlohmann::json& stored = object_field(checkpoint.state(), data_files_key);
     for (const char* const kind : {"train", "validation"}) {
       const nlohmann::json& theirs = list_field(stored, kind);
       const nlohmann::json& ours = list_field(contents, kind);
@@ -160,7 +160,7 @@ std::string changed_data_files(const CheckpointReader& checkpoint, const nlohman
     }
   } catch (const std::runtime_error& error) {
     throw Error(ExitCode::checkpoint, {.what = "the list of token files in the checkpoint is damaged",
-                                       .where = (checkpoint.path() / "manifest.json").string(),
+                                       .where = (checkpoint.path() / manifest_name).string(),
                                        .got = error.what(),
                                        .todo = "resume from an older checkpoint"});
   }

@@ -14,6 +14,9 @@
 
 namespace espalier {
 
+/// Of the fingerprints in the state of a checkpoint.
+inline constexpr const char* data_files_key = "data_files";
+
 /// The files that entries of data.train or data.validation name.
 std::vector<std::string> token_files_of(const std::vector<std::string>& entries);
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "core/types.hpp"
 #include "models/layout_rules.hpp"
 #include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_check.hpp"
@@ -31,20 +32,14 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout) {
                                                          layout.micro_batch, config.sequence_length));
 }
 
-std::optional<ScalarType> wire_type(const RunConfig& config) {
-  const ScalarType compute = compute_type_of(config.layout.precision);
-  return config.precision.gradient_reduction == "state" || is_state_type(compute) ? std::nullopt
-                                                                                  : std::optional(compute);
-}
+std::optional<ScalarType> wire_type(const RunConfig& config) { return types_of(config).wire; }
 
 TrainingTypes types_of(const RunConfig& config) {
-  TrainingTypes types{.compute = compute_type_of(config.layout.precision), .wire = wire_type(config)};
-  types.residual = config.precision.residual == "state" ? types.state() : types.compute;
-  return types;
+  return training_types(espalier_implementation(exec_is_host, train_settings(config)), config.layout.precision);
 }
 
 TrainSettings train_settings(const RunConfig& config) {
-  return {.rounds_gradients = wire_type(config).has_value(),
+  return {.rounds_gradients = config.precision.gradient_reduction == "compute",
           .fp32_residual = config.precision.residual == "state",
           .separate_documents = config.data.separates_documents(),
           .copies_state = config.checkpoint.async,

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
@@ -73,7 +74,7 @@ class MayChange {
 RunConfig parse_stored(const CheckpointReader& checkpoint, std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), {"data.train=[\"any\"]", "run.steps=1"});
   try {
-    return parse_run_config(model_section(stored_config(checkpoint)), (checkpoint.path() / "manifest.json").string(),
+    return parse_run_config(model_section(stored_config(checkpoint)), (checkpoint.path() / manifest_name).string(),
                             overrides, 1);
   } catch (const Error& error) {
     throw Error(ExitCode::checkpoint, error.report());
@@ -97,7 +98,7 @@ std::string stored_config(const CheckpointReader& checkpoint) {
   } catch (const std::runtime_error& error) {
     const auto* const own = dynamic_cast<const Error*>(&error);
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not describe its model",
-                                       .where = (checkpoint.path() / "manifest.json").string(),
+                                       .where = (checkpoint.path() / manifest_name).string(),
                                        .got = own != nullptr ? own->report().what : error.what(),
                                        .wanted = "the config of its run, with a section [model]",
                                        .todo = "use a checkpoint that `espalier train` has written"});

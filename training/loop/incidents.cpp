@@ -116,7 +116,8 @@ std::string to_text(const Incident& incident) {
 }
 
 Path incident_path(const Path& run_directory, const Incident& incident) {
-  return run_directory / "incidents" / fmt::format("step-{:08}-sample-{:08}", incident.step, incident.samples.begin);
+  return run_directory / RunFolder::incidents /
+         fmt::format("step-{:08}-sample-{:08}", incident.step, incident.samples.begin);
 }
 
 Path store_incident(const Incident& incident, const Trainer& trainer, const RunConfig& config,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/records/run_paths.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/loop/resume.hpp"
@@ -21,7 +22,7 @@ bool resumes_from_own(const RunConfig& config, const std::string& resume) {
 void require_init_source(const Path& source) {
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(source / name, ignored); };
-  if (has("config.json") || has("manifest.json") || has(RunFolder::checkpoints) || has(RunFile::record))
+  if (has("config.json") || has(manifest_name) || has(RunFolder::checkpoints) || has(RunFile::record))
     return;
   throw Error(
       ExitCode::checkpoint,

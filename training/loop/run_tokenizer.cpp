@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/set_aside.hpp"
 #include "io/input_limits.hpp"
+#include "io/records/run_paths.hpp"
 #include "io/text/tokenizer_files.hpp"
 #include "io/tokens/token_file.hpp"
 #include "parallel/collectives/agreement.hpp"
@@ -19,7 +21,7 @@
 namespace espalier {
 namespace {
 
-Path kept_tokenizer(const Path& run) { return run / "tokenizer"; }
+Path kept_tokenizer(const Path& run) { return run / RunFolder::tokenizer; }
 
 // The first that a token file names.
 std::string stated_tokenizer(const RunConfig::Data& data) {
@@ -35,8 +37,8 @@ Path tokenizer_of_start(const Path& start) {
   if (is_hugging_face_directory(start))
     return start;
   std::error_code ignored;
-  return std::filesystem::is_regular_file(start / "manifest.json", ignored) ? tokenizer_beside(start)
-                                                                            : kept_tokenizer(start);
+  return std::filesystem::is_regular_file(start / manifest_name, ignored) ? tokenizer_beside(start)
+                                                                          : kept_tokenizer(start);
 }
 
 Path found_tokenizer(const RunConfig& config, const std::string& init_from) {

@@ -34,12 +34,13 @@ AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
 }
 
 MemoryOptions memory_options(const RunConfig& config, const Layout& layout, TrainingTypes types) {
+  const Implementation program = espalier_implementation(exec_is_host, train_settings(config));
   types.wire = wire_type(config);
   return {.sequence_length = config.sequence_length,
           .types = types,
-          .logits = logits_here,
-          .separate_documents = config.data.separates_documents(),
-          .copies_state = config.checkpoint.async && exec_is_host,  // on a GPU the copy lies in the memory of the host
+          .logits = program.logits,
+          .separate_documents = program.separate_documents,
+          .copies_state = program.copies_state,
           .message_scale = message_scale(config.emulate, Axis::dp),
           .library_bytes = library_workspaces(config, types.compute, attention_shape(config, layout))};
 }

@@ -12,6 +12,7 @@
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/records/run_paths.hpp"
+#include "training/checkpoint/stored_state.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/pretrained/hugging_face_config.hpp"
@@ -37,15 +38,15 @@ CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokeniz
   CheckpointInfo info;
   info.run = "import";
   info.layout = {fmt::format("an import of {}", to_string(model.architecture)), 1};
-  info.state = {{"step", 0},
-                {"data_position", 0},
-                {"tokens", 0},
-                {"loss", 0.0},
-                {"seed", config.run.seed},
-                {"config", to_toml(config)},
-                {"tokenizer", tokenizer},
-                {"loss_scale", LossScaler().state()},
-                {"spike_guard", SpikeGuard({}).state()}};
+  info.state = to_json(StoredState{.passed_over = {},
+                                   .next_loss = {},
+                                   .seed = config.run.seed,
+                                   .tokenizer = tokenizer,
+                                   .matmul = {},
+                                   .config = to_toml(config),
+                                   .loss_scaler = LossScaler().state(),
+                                   .spike_guard = SpikeGuard({}).state(),
+                                   .data_files = {}});
   return info;
 }
 
@@ -78,8 +79,8 @@ Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, co
   std::vector<StoredBlock> blocks;
   for (const ShardRecord& record : records)
     blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
-  copy_tokenizer(from, directory / "tokenizer");
-  keep_token_ids(from, directory / "tokenizer");
+  copy_tokenizer(from, directory / RunFolder::tokenizer);
+  keep_token_ids(from, directory / RunFolder::tokenizer);
   return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
 #include "io/records/run_paths.hpp"
@@ -91,7 +92,7 @@ void require_token_ids(const char* key, const json& ids) {
 void refuse_own(const Path& directory, const Path& config) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  if (!std::filesystem::exists(config, missing) && (has("manifest.json") || has(RunFolder::checkpoints)))
+  if (!std::filesystem::exists(config, missing) && (has(manifest_name) || has(RunFolder::checkpoints)))
     throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, but a Hugging Face model is needed",
                                  .where = directory.string(),
                                  .got = "no config.json",

@@ -18,11 +18,13 @@
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "models/presets.hpp"
+#include "training/config/run_config.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr const char* default_preset = "byte-1m";  // that of `train`
+// That of `train`.
+std::string default_preset() { return RunConfig::Model{}.preset; }
 
 // Reads [model], and names the sizes that it inherits from a preset.
 class ShapeReader : public KeyReader {
@@ -57,7 +59,7 @@ class ModelReader {
     const std::string from_default = starts_from_preset || inherited_.empty()
                                          ? ""
                                          : fmt::format("[model] has no preset, so the missing keys are those of {}: {}",
-                                                       default_preset, fmt::join(inherited_, ", "));
+                                                       default_preset(), fmt::join(inherited_, ", "));
     if (!from_default.empty())
       planned.notes.push_back(fmt::format(
           "{}: {}; it has activation {}, norm {}, position {}, tied_embeddings {}, bias {}", file_name_, from_default,
@@ -125,7 +127,7 @@ class ModelReader {
 
   ConfigReader reader_;
   std::string file_name_;
-  std::string preset_name_ = default_preset;
+  std::string preset_name_ = default_preset();
   ModelConfig preset_;  // where the shape starts from
   ModelConfig shape_;
   std::vector<std::string> inherited_;  // sizes that are the preset's

@@ -10,6 +10,7 @@
 
 #include "io/config/toml_config.hpp"
 #include "io/records/run_details.hpp"
+#include "io/records/run_paths.hpp"
 #include "io/tokens/token_file.hpp"
 #include "io/units.hpp"
 #include "models/part_layers.hpp"
@@ -249,7 +250,7 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
     }
   } catch (const std::runtime_error& error) {
     throw Error(ExitCode::data, {.what = "the rehearsal has no times",
-                                 .where = rehearsal.config.run.directory + "/run.json",
+                                 .where = (Path(rehearsal.config.run.directory) / RunFile::record).string(),
                                  .got = error.what(),
                                  .wanted = "details.time, with step_seconds, steps and the phases of each stage",
                                  .todo = "rehearse it again with this version of espalier"});

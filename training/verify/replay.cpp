@@ -9,6 +9,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/with_scalar_type.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "training/checkpoint/stored_state.hpp"
 #include "training/checkpoint/training_state.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/loop/resume.hpp"
@@ -49,10 +50,10 @@ class ReplayTrainer {
  public:
   ReplayTrainer(const RunConfig& config, const ProcessMesh& mesh, const CheckpointReader& checkpoint)
       : trainer_(make_trainer(ExecSpace(), config, make_run_layout(config, 1), mesh)) {
-    read_state(checkpoint);
+    const StoredState state = read_state(checkpoint);
     load_weights(checkpoint, *trainer_, names_of(trainer_->parameters()));
     if (trainer_->loss_scaler().is_active())
-      trainer_->loss_scaler().restore(checkpoint.state().at("loss_scale"));
+      trainer_->loss_scaler().restore(state.loss_scaler);
   }
 
   StepReport compute(Index step, Index first_sample) {
