@@ -27,6 +27,7 @@
 #include "parallel/launch/runtime.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/shard_over.hpp"
+#include "training/config/with_compute_type.hpp"
 #include "training/prediction/gemm_rate.hpp"
 #include "training/prediction/require_memory.hpp"
 #include "training/step/typed_trainer.hpp"

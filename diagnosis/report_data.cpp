@@ -114,7 +114,7 @@ void add_fact(ReportJson& facts, std::string name, ReportJson value) {
 void add_noted_facts(const RecordedRun& run, ReportJson& facts) {
   const nlohmann::json all = to_json(run.facts);
   for (const auto& [key, value] : all.items()) {
-    if (value.is_structured() || value == 0 || value == std::string())
+    if (value.is_structured() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty()))
       continue;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', ' ');
