@@ -285,13 +285,17 @@ std::string common_layout_json(const std::vector<PlanProblem>& problems, const L
   for (std::size_t i = 0; i < problems.size(); ++i) {
     Json machine = machine_json(problems[i]);
     machine["devices"] = problems[i].cluster.num_devices();
-    if (common.has(i) && !common.bests.empty())
+    if (common.has(i) && !common.bests.empty()) {
+      LayoutSpace own = space;
+      own.num_devices = problems[i].cluster.num_devices();
       machine.update({{"price", price_json(problems[i], common.price(i))},
                       {"own_best", price_json(problems[i], common.bests[i])},
                       {"loss", common.layout ? Json(common.loss(i)) : Json()},
                       {"goals", goals_json(common.price(i), goal)}});
-    else
+      machine.update(reasons_json(problems[i], own, common.price(i)));
+    } else {
       machine.update({{"price", Json()}, {"own_best", Json()}, {"why_none", common.why_none[i]}});
+    }
     json["machines"].push_back(machine);
   }
   if (error)

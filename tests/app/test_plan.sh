@@ -175,6 +175,7 @@ grep -q "The best layout for this machine alone" both.md || fail "the memo does 
 expect 2 "goal on h100: a step of at most 3 s: met" "${both[@]}" --max-step-seconds 3
 says "goal on a100-80: a step of at most 3 s: missed" "where:  a100-80"
 "${both[@]}" --json >both.json || fail "--json of several clusters" both.json
+json both.json 'all(each["state_bytes"] > 0 and each["changes"] and each["bottleneck"] for each in j["machines"])'
 json both.json 'j["devices"] == 32 and all(each["free_bytes"] > 0 for each in j["machines"])'
 
 # An option that would change nothing is refused, and so is a question without an answer.
