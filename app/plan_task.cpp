@@ -35,7 +35,7 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
       {options.clusters.size() > 1,
        "with a second --cluster",
        {"--layout", "--scale", "--rehearse", "--top"},
-       "one --cluster, and --fix with the choices of the common layout"},
+       "one --cluster at a time"},
       {options.clusters.size() != 2, "without two of --cluster", {"--link"}},
       {layout, "with --layout", {"--memo", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}, fix},
       {layout, "with --layout", {"--fix", "--scale", "--context"}},

@@ -130,8 +130,9 @@ double max_messages(const RecordedRun& run, const LinkTimes::Slow& link) {
     return 2 * std::ceil(std::max(1.0, sent / bucket));
   }
   const int stage = config.layout.mesh().coordinates(link.to)[Axis::pp];
+  const std::vector<PipelineSchedule> schedules = make_schedules(config, config.layout);
   int passes = 0;  // of the ring, each with a message less than it has ranks
-  for (const Operation& operation : make_schedules(config, config.layout)[at(stage)])
+  for (const Operation& operation : schedules[at(stage)])
     passes += operation.tensor.passes();
   return static_cast<double>(passes) * (config.layout.mesh().degree(link.axis) - 1);
 }

@@ -182,7 +182,7 @@ json both.json 'j["devices"] == 32 and all(each["free_bytes"] > 0 for each in j[
 small=("$espalier" plan --model gpt2-124m --batch 64)
 for option in "--scale 8,16" "--rehearse" "--layout data=8"; do
   expect 2 "${option%% *} with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 $option
-  says "do:     one --cluster, and --fix with the choices of the common layout, with ${option%% *}"
+  says "do:     one --cluster at a time, with ${option%% *}"
 done
 expect 0 "note: its run.cluster is a100-80" "${small[@]}" --cluster a100-80 --cluster h100 --config common.toml
 expect 0 'cluster = "a100-80:1x8"' cat common.toml

@@ -103,38 +103,6 @@ TEST(Diagnose, FewerChunksSaveTheMessagesThatGo) {
   }
 }
 
-// From rank 2 to rank 1, where others take 0.1 ms.
-void set_slow_link(RecordedRun& run, double seconds) {
-  run.facts.links.typical_seconds.fill(1e-4);
-  run.facts.links.slow = {{.axis = Axis::dp, .from = 2, .to = 1, .seconds = seconds}};
-}
-
-TEST(Diagnose, SlowLinkBetweenReplicas) {
-  SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 0.1});
-  set_slow_link(simulated.run, 0.1);
-  const Diagnosis diagnosis = diagnose(simulated.run);
-  ASSERT_EQ(first(diagnosis).cause, Cause::slow_link) << first(diagnosis).title;
-  EXPECT_EQ(first(diagnosis).ranks, (std::vector<int>{2, 1}));
-  expect_within_20_percent(first(diagnosis).size, 0.1);
-  expect_within_20_percent(first(diagnosis).seconds, 0.1);
-  EXPECT_EQ(find(diagnosis, Cause::gradient_reduction), nullptr) << "the same seconds twice";
-}
-
-// A millisecond a message is not most of an exchange of gigabytes.
-TEST(Diagnose, SlowLinkCostsNoMoreThanItsMessages) {
-  SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 2});
-  set_slow_link(simulated.run, 1.1e-3);
-  for (auto& steps : simulated.run.ranks)
-    for (StepTimes& step : steps)
-      step.bytes_sent[static_cast<std::size_t>(Axis::dp)] = 32u << 20;
-  const Diagnosis diagnosis = diagnose(simulated.run);
-  EXPECT_EQ(first(diagnosis).cause, Cause::gradient_reduction) << first(diagnosis).title;
-  const Finding* const link = find(diagnosis, Cause::slow_link);
-  ASSERT_NE(link, nullptr);
-  EXPECT_NEAR(link->seconds, 2 * 32 * 1e-3, 1e-9);  // 32 buckets of a MiB
-  EXPECT_NEAR(first(diagnosis).seconds, 2 - link->seconds, 1e-9);
-}
-
 // On one host there is no host to take out, and no cable.
 TEST(Diagnose, AdviceIsForTheHostsThatThereAre) {
   SimulatedRun rank(1, 2, 1, 4, {2}, {.slow_rank = 1, .slow_factor = 1.5});
@@ -355,6 +323,22 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
   config.run.attention = "own";
   implementation.cudnn_attention = false;
   EXPECT_THAT(fit_of(config, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+}
+
+TEST(Diagnose, LayoutThatNodesCannotHoldIsNotProposedAsFitting) {
+  RunConfig config;
+  config.run.cluster = "h100:3x6";
+  config.ranks_per_node = 6;
+  config.layout = {.data = 9,
+                   .pipeline = 2,
+                   .micro_batch = 1,
+                   .global_batch = 9,
+                   .zero_stage = 1,
+                   .shard_over = ShardOver::node,
+                   .precision = Precision::bf16};
+  const LayoutFit fit = fit_of(config, config.layout);
+  EXPECT_EQ(fit.answer, LayoutFit::Answer::unknown);
+  EXPECT_THAT(fit.text, HasSubstr("hold different numbers of the 9 replicas"));
 }
 
 TEST(Diagnose, StalledLoader) {

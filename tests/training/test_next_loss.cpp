@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "io/checkpoint/checkpoint_writer.hpp"
+#include "io/records/run_paths.hpp"
 #include "tests/training/rewrite_checkpoint.hpp"
 #include "training/checkpoint/next_loss.hpp"
 #include "training/verify/layouts_to_verify.hpp"
@@ -60,6 +62,18 @@ class NextLossOfARun : public ::testing::Test {
 TEST_F(NextLossOfARun, ARightResumeSaysSo) {
   change([](Tensors&, nlohmann::json&) {});
   EXPECT_TRUE(start_run(config_, {}).says("have the loss that was stored"));
+}
+
+// Nothing that a checkpoint holds is lost on those who read it.
+TEST_F(NextLossOfARun, TheStateOfACheckpointIsReadAsWritten) {
+  if (world().rank() != 0)
+    return;
+  const CheckpointReader checkpoint(checkpoint_path(Path(folder_ / "run") / RunFolder::checkpoints, 4));
+  const StoredState state = read_state(checkpoint);
+  EXPECT_EQ(to_json(state), checkpoint.state());
+  EXPECT_TRUE(state.next_loss);
+  EXPECT_GT(state.kokkos, 0);
+  EXPECT_FALSE(state.spike_guard.is_null() || state.data_files.is_null());
 }
 
 TEST_F(NextLossOfARun, WrongWeightsAreRefusedThoughAllChecksumsAreRight) {

@@ -178,8 +178,9 @@ json to_json(const StoredState& state) {
               {"matmul", state.matmul},
               {"config", state.config},
               {"kokkos", state.kokkos},
-              {"loss_scale", state.loss_scaler},
-              {"spike_guard", state.spike_guard}};
+              {"loss_scale", state.loss_scaler}};
+  if (!state.spike_guard.is_null())
+    all["spike_guard"] = state.spike_guard;
   if (state.next_loss)
     all["next_loss"] = {
         {"samples", state.next_loss->samples}, {"loss", state.next_loss->loss}, {"compute", state.next_loss->compute}};

@@ -158,7 +158,7 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
                                                     : DataPaths::same_files);
     changed_data = require_same_data(*checkpoint, trainer.data_files(), options.new_data);
     require_same_tokenizer(path, state.tokenizer, trainer);
-    restore_matmul_choices(*checkpoint, mesh.world().rank(), note);
+    restore_matmul_choices(state.matmul_kernels, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
   restore_matmul_library(state, config, note);

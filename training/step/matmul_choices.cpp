@@ -77,9 +77,7 @@ json gather_matmul_choices(const Communicator& world) {
   return choices_to_json(by_rank);
 }
 
-void restore_matmul_choices(const CheckpointReader& checkpoint, int rank,
-                            const std::function<void(const std::string&)>& note) {
-  const json stored = checkpoint.state().value("matmul_kernels", json::array());
+void restore_matmul_choices(const json& stored, int rank, const std::function<void(const std::string&)>& note) {
   const std::string made_with = matmul_choices().made_with;
   if (stored.empty() || made_with.empty())
     return;

@@ -25,9 +25,9 @@ std::map<std::string, std::string> kernels_for_rank(const nlohmann::json& stored
 /// choices_to_json of all ranks on rank 0, of none on the others and where nothing is chosen by time. Collective.
 nlohmann::json gather_matmul_choices(const Communicator& world);
 
-/// Prefers the kernels_for_rank of the checkpoint's state ("matmul_kernels"), so that a resumed run has the same bits.
-/// `note` gets where it cannot.
-void restore_matmul_choices(const CheckpointReader& checkpoint, int rank,
+/// Prefers the kernels_for_rank of what a checkpoint has stored, so that a resumed run has the same bits. `note` gets
+/// where it cannot.
+void restore_matmul_choices(const nlohmann::json& stored, int rank,
                             const std::function<void(const std::string&)>& note);
 
 }  // namespace espalier

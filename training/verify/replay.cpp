@@ -84,8 +84,9 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   const CheckpointReader checkpoint(resolve_checkpoint(incident_path));
   require_same_model(checkpoint, config);
   set_libraries(config);
-  restore_matmul_library(read_state(checkpoint), config, note);
-  restore_matmul_choices(checkpoint, mesh.world().rank(), note);
+  const StoredState state = read_state(checkpoint);
+  restore_matmul_library(state, config, note);
+  restore_matmul_choices(state.matmul_kernels, mesh.world().rank(), note);
   Replay result;
   {
     ReplayTrainer whole(config, mesh, checkpoint);
