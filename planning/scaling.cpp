@@ -172,18 +172,20 @@ std::vector<CurveGoal> goals_on_curve(const std::vector<ScalePoint>& points, con
 }
 
 const ScalePoint& point_of_answer(const std::vector<ScalePoint>& points, const Goal& goal) {
-  const ScalePoint* answer = nullptr;
+  const ScalePoint* largest = nullptr;
   for (const ScalePoint& point : points)
-    if (point.price && (answer == nullptr || point.num_devices > answer->num_devices))
-      answer = &point;
-  if (answer == nullptr)
+    if (point.price && (largest == nullptr || point.num_devices > largest->num_devices))
+      largest = &point;
+  if (largest == nullptr)
     return points.back();
   const std::vector<CurveGoal> goals = goals_on_curve(points, goal);
-  if (goals.empty() || !std::ranges::all_of(goals, [](const CurveGoal& each) { return each.holds_from.has_value(); }))
-    return *answer;
-  const int devices =
-      *std::ranges::max_element(goals, {}, [](const CurveGoal& each) { return *each.holds_from; })->holds_from;
-  return *std::ranges::find(points, devices, &ScalePoint::num_devices);
+  const ScalePoint* answer = nullptr;
+  for (const ScalePoint& point : points)
+    if ((answer == nullptr || point.num_devices < answer->num_devices) &&
+        std::ranges::all_of(
+            goals, [&](const CurveGoal& each) { return std::ranges::count(each.holds_at, point.num_devices) > 0; }))
+      answer = &point;
+  return answer == nullptr || goals.empty() ? *largest : *answer;
 }
 
 std::string curve_goal_text(const CurveGoal& goal) {

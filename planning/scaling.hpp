@@ -48,7 +48,8 @@ struct CurveGoal {
 /// One for each goal that is set. @pre a point has a price.
 std::vector<CurveGoal> goals_on_curve(const std::vector<ScalePoint>& points, const Goal& goal);
 
-/// The point that an answer is about: the fewest devices from which all goals hold, else the largest that has a layout.
+/// The point that an answer is about: the fewest devices on which all goals hold; without goals, or where they hold
+/// nowhere, the most that have a layout.
 const ScalePoint& point_of_answer(const std::vector<ScalePoint>& points, const Goal& goal);
 
 /// "a step of at most 30 s: holds from 32 devices on", or where it holds and where not, or the nearest that is reached.

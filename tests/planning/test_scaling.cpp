@@ -128,4 +128,19 @@ TEST(Scaling, beyond_a_node_needs_a_network) {
   }
 }
 
+// The answer of a curve is about where its goal holds; without one, or where it holds nowhere, about the largest point.
+TEST(Scaling, the_answer_is_about_one_point) {
+  const auto point = [](int devices, double step_seconds) {
+    ScalePoint made{.num_devices = devices, .global_batch = 64};
+    if (step_seconds > 0)
+      made.price = LayoutPrice{.step_seconds = step_seconds};
+    return made;
+  };
+  const std::vector<ScalePoint> points{point(32, 1), point(8, 4), point(16, 2), point(64, 0)};
+  EXPECT_EQ(point_of_answer(points, {}).num_devices, 32) << "64 have no layout";
+  EXPECT_EQ(point_of_answer(points, {.most_step_seconds = 2.5, .least_tokens_per_second = {}}).num_devices, 16);
+  EXPECT_EQ(point_of_answer(points, {.most_step_seconds = 0.5, .least_tokens_per_second = {}}).num_devices, 32);
+  EXPECT_EQ(point_of_answer({point(8, 0), point(16, 0)}, {}).num_devices, 16);
+}
+
 }  // namespace
