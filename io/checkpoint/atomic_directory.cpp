@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <stdio.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <random>
 #include <string_view>
@@ -19,10 +18,6 @@ namespace espalier {
 namespace {
 
 constexpr std::size_t owner_digits = 16;
-
-bool all_digits(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 // What a save puts into its directory.
 bool is_checkpoint_file(const std::string& name) {

@@ -131,9 +131,10 @@ TEST(Scaling, beyond_a_node_needs_a_network) {
 // The answer of a curve is about where its goal holds; without one, or where it holds nowhere, about the largest point.
 TEST(Scaling, the_answer_is_about_one_point) {
   const auto point = [](int devices, double step_seconds) {
-    ScalePoint made{.num_devices = devices, .global_batch = 64};
+    ScalePoint made;
+    made.num_devices = devices;
     if (step_seconds > 0)
-      made.price = LayoutPrice{.step_seconds = step_seconds};
+      made.price.emplace().step_seconds = step_seconds;
     return made;
   };
   const std::vector<ScalePoint> points{point(32, 1), point(8, 4), point(16, 2), point(64, 0)};

@@ -153,8 +153,11 @@ PlannedModel planned_model(const std::string& name_or_file) {
                              : did_you_mean(name_or_file, known,
                                             "name one of these, or a TOML file with the shape under [model] "
                                             "(docs/planner.md)")});
-  const ModelConfig model = model_preset(name_or_file);
-  return {.model = model, .name = name_or_file, .sequence_length = model.learned_positions(), .notes = {}};
+  PlannedModel planned;
+  planned.model = model_preset(name_or_file);
+  planned.name = name_or_file;
+  planned.sequence_length = planned.model.learned_positions();
+  return planned;
 }
 
 }  // namespace espalier
