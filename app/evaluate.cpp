@@ -303,7 +303,8 @@ int evaluate(const EvaluateArguments& options, const Communicator& world) {
     evaluated.config.data.train.clear();
     evaluated.config.data.validation = options.data;
     if (is_in_rows || !options.text.empty())
-      evaluated.config.data.documents = is_in_rows ? "separate" : "joined";  // a text is one document
+      evaluated.config.data.documents =
+          is_in_rows ? DocumentMode::separate : DocumentMode::joined;  // a text is one document
     if (!options.text.empty()) {
       evaluated.text = read_evaluation_text(options.text, *tokenizer_of(checkpoint, options.tokenizer),
                                             evaluated.config.model.shape.vocab_size);

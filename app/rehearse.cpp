@@ -126,14 +126,14 @@ bool is_exit_code_of_train(int code) {
   const std::string again =
       fmt::format("{} says more; to repeat it without the plan: {}", files.log.string(), fmt::join(command, " "));
   const std::string end = fmt::format("exit code {}, after\n{}", code, last_lines(files.log));
-  if (record && record->state == "failed")
+  if (record && record->state == RunState::failed)
     throw Error(record->exit_code > 0 ? static_cast<ExitCode>(record->exit_code) : ExitCode::defect,
                 {.what = "the rehearsal failed",
                  .where = (files.run / RunFile::record).string(),
                  .got = record->cause,
                  .todo = again});
   if (record)  // running: killed; preempted: asked to stop
-    throw Error(record->state == "preempted" ? ExitCode::stopped : ExitCode::communication,
+    throw Error(record->state == RunState::preempted ? ExitCode::stopped : ExitCode::communication,
                 {.what = "the rehearsal was ended before its last step",
                  .where = files.log.string(),
                  .got = end,
@@ -158,7 +158,7 @@ nlohmann::json run_ranks(const std::string& mpiexec, int num_ranks, const Rehear
                   files.config.string(), "--emulate", files.emulation.string()});
   const int code = exit_code_of(command, files.log);
   const std::optional<RunRecord> record = read_run_record(files.run);
-  if (!record || record->state != "completed")
+  if (!record || record->state != RunState::completed)
     throw_failed(record, code, command, files);
   return record->details;
 }

@@ -129,9 +129,9 @@ void require_reference(const RunConfig& config, const std::string& reference, in
 
 // A fault that no layout has a place for would be "not found".
 void require_breakable(InjectedFault fault, const RunConfig& config, int num_ranks) {
-  for (const std::vector<std::string>& overrides : layouts_to_verify(config, num_ranks))
+  for (const std::vector<std::string>& settings : settings_to_verify(config, num_ranks))
     try {
-      if (can_break(fault, parse_run_config(to_toml(config), "layout", overrides, num_ranks)))
+      if (can_break(fault, parse_run_config(to_toml(config), "layout", settings, num_ranks)))
         return;
     } catch (const Error&) {  // this layout will be skipped
     }
@@ -151,7 +151,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
                                           ", or name what another build has saved: --against"});
   std::vector<std::string> overrides = options.overrides;
   // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
-  const std::vector<std::string> one_rank = one_rank_overrides();
+  const std::vector<std::string> one_rank = one_rank_settings();
   overrides.insert(overrides.end(), one_rank.begin(), one_rank.end());
   overrides.emplace_back("stability.on_spike=continue");  // a step is compared, whatever it looks like
   if (!options.precision.empty())

@@ -72,7 +72,7 @@ Json comparison_json(const Comparison& comparison) {
 
 nlohmann::ordered_json diagnosis_data(const RecordedRun& run, const Diagnosis& diagnosis) {
   Json json{{"run", run.directory.string()},
-            {"state", run.record.state},
+            {"state", to_string(run.record.state)},
             {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
             {"layout", run.config.layout.mesh().text()},
             {"gaps", run.gaps},

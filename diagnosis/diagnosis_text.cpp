@@ -41,7 +41,7 @@ std::string item(const char* head, const std::string& text) {
 std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
   const Finding* const grave = gravest(diagnosis);
   const RunConfig& config = run.config;
-  std::string text = fmt::format("{}: {}{}{}, {}, {}\n", run.directory.string(), run.record.state,
+  std::string text = fmt::format("{}: {}{}{}, {}, {}\n", run.directory.string(), to_string(run.record.state),
                                  run.life == Life::gone     ? " (its process is gone)"
                                  : run.life == Life::silent ? " (its process cannot be seen from here)"
                                                             : "",

@@ -182,7 +182,7 @@ std::optional<Finding> knows_frequencies_only(const RecordedRun& run, const Loss
 
 // What the curves cannot show: the step in which it ended has no line, unless one before was not finite either.
 std::optional<Finding> ended_in_a_step(const RecordedRun& run) {
-  if (run.record.state != "failed" || run.record.exit_code != static_cast<int>(ExitCode::numerical))
+  if (run.record.state != RunState::failed || run.record.exit_code != static_cast<int>(ExitCode::numerical))
     return std::nullopt;
   const Index last = run.steps.empty() ? 0 : run.steps.back().times.step;
   Finding finding{.cause = Cause::divergence, .title = {}, .risk = 0.95, .verdict = "diverged"};

@@ -86,7 +86,7 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
   const RunRecord& record = run.record;
   switch (run.life) {
     case Life::ended: {
-      if (record.state != "failed")
+      if (record.state != RunState::failed)
         return std::nullopt;
       const std::vector<std::string> lines = lines_of(record.cause);
       return Finding{

@@ -12,6 +12,7 @@
 #include "diagnosis/finding.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "models/layout_rules.hpp"
 #include "planning/to_double.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/run_layout.hpp"
@@ -112,8 +113,8 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
     }
   }
   if (finding.changes.empty()) {
-    const bool can_chunk =
-        run.config.layout.virtual_stages == 1 && run.config.model.shape.num_layers >= 2 * run.config.layout.pipeline;
+    const bool can_chunk = run.config.layout.virtual_stages == 1 &&
+                           has_layer_for_each_part(run.config.model.shape, run.config.layout.pipeline, 2);
     finding.changes.push_back(
         {.setting = fmt::format("no other split of whole layers is better{}",
                                 can_chunk ? ": parallel.virtual_stages = 2 splits finer"
@@ -160,7 +161,7 @@ std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& co
     PipelineCosts zero = costs;
     zero.schedule = ScheduleKind::zero_bubble;
     changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
-    if (config.model.shape.num_layers >= 2 * config.layout.pipeline) {
+    if (has_layer_for_each_part(config.model.shape, config.layout.pipeline, 2)) {
       PipelineCosts chunked = costs;
       chunked.schedule = ScheduleKind::interleaved;
       for (auto& stage : chunked.chunks) {

@@ -92,7 +92,8 @@ void find_overfitting(const RecordedRun& run, std::vector<Finding>& findings) {
 
 void find_unfinished_warmup(const RecordedRun& run, std::vector<Finding>& findings) {
   const RunConfig& config = run.config;
-  if (run.steps.empty() || run.record.state != "completed" || config.optimizer.warmup_steps < config.total_steps())
+  if (run.steps.empty() || run.record.state != RunState::completed ||
+      config.optimizer.warmup_steps < config.total_steps())
     return;
   const double peak = std::ranges::max(run.steps, {}, &StepRecord::learning_rate).learning_rate;
   if (peak >= rate_reached * config.optimizer.learning_rate)

@@ -74,7 +74,7 @@ std::vector<FewerRanks> ways_to_fewer_ranks(const RunConfig& config) {
                       "longer sums of gradients are", layout});
     }
   }
-  if (2 * config.layout.pipeline * config.layout.virtual_stages <= config.model.shape.num_layers) {
+  if (has_layer_for_each_part(config.model.shape, 2 * config.layout.pipeline, config.layout.virtual_stages)) {
     half.pipeline *= 2;
     half.layers.clear();
     if (half.schedule == ScheduleKind::sequential)

@@ -139,7 +139,7 @@ void read_prediction(RecordedRun& run) {
 
 // A launch that ended in order has done a step, unless all of them were done before.
 bool has_trained(const RecordedRun& run) {
-  const bool in_order = run.record.state == "completed" || run.record.state == "preempted";
+  const bool in_order = run.record.state == RunState::completed || run.record.state == RunState::preempted;
   return in_order && run.facts.first_step <= run.config.total_steps();
 }
 
@@ -150,7 +150,7 @@ std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vecto
   std::vector<Value> lines = given ? read(path) : std::vector<Value>();
   if (given && lines.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, but its record is empty", "no whole line",
-                  fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
+                  fmt::format("a line for each step: run.json says \"{}\"", to_string(run.record.state)));
   return lines;
 }
 
@@ -176,7 +176,7 @@ std::vector<StepRecord> steps_of(RecordedRun& run) {
     run.gaps.push_back("metrics.jsonl has " + hole);
   if (steps.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, but its record is missing", "no such file",
-                  fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
+                  fmt::format("a line for each step: run.json says \"{}\"", to_string(run.record.state)));
   if (steps.empty())
     run.gaps.emplace_back(run.life == Life::alive ? "no step was finished yet"
                                                   : "the run ended before it finished a step");
@@ -277,7 +277,7 @@ double last_sign_of_life_in(const RecordedRun& run) {
 }
 
 Life life_of(const RecordedRun& run) {
-  if (run.record.state != "running")
+  if (run.record.state != RunState::running)
     return Life::ended;
   if (run.record.host == host_name())
     return is_alive_here(run.record) ? Life::alive : Life::gone;

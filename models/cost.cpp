@@ -10,11 +10,7 @@
 
 namespace espalier {
 
-Index matrix_parameters_per_layer(const ModelConfig& model) {
-  const Index c = model.hidden_size;
-  const Index attention = c * (2 * model.q_size() + 2 * model.kv_size());
-  return attention + (model.gated() ? 3 : 2) * c * model.ffn_hidden_size;
-}
+Index matrix_parameters_per_layer(const ModelConfig& model) { return parameter_recording(model, {}).block_matrices(); }
 
 Index num_parameters(const ModelConfig& model) {
   const ParameterRecording& declared = parameter_recording(model, {});
@@ -22,8 +18,10 @@ Index num_parameters(const ModelConfig& model) {
          declared.head().num_elements();
 }
 
+Index head_parameters(const ModelConfig& model) { return parameter_recording(model, {}).table_matrices(); }
+
 double model_flops_per_token(const ModelConfig& model, Index sequence_length, double attention_share) {
-  const Index matrices = model.num_layers * matrix_parameters_per_layer(model) + model.vocab_size * model.hidden_size;
+  const Index matrices = model.num_layers * matrix_parameters_per_layer(model) + head_parameters(model);
   const Index scores = model.num_layers * model.q_size() * sequence_length;
   return 6 * static_cast<double>(matrices) + 12 * attention_share * static_cast<double>(scores);
 }

@@ -11,8 +11,11 @@
 
 namespace espalier {
 
-/// Elements of the weight matrices of one block: attention 2 C HS (NH + NKV), feed-forward 2 or 3 C F.
+/// Elements of the weight matrices of one block.
 Index matrix_parameters_per_layer(const ModelConfig& model);
+
+/// Elements of the matrix of the head, tied or not.
+Index head_parameters(const ModelConfig& model);
 
 /// Elements of all weights, a tied head counted once. For GPT: P = 12 L C^2 (1 + 13/(12 C) + (V + T)/(12 L C))
 /// [Narayanan et al. 2021, eq. 2].

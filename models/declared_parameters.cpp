@@ -6,6 +6,7 @@
 #include <list>
 #include <utility>
 
+#include "models/decoder.hpp"
 #include "models/embedding.hpp"
 #include "models/head.hpp"
 #include "models/transformer_block.hpp"
@@ -23,6 +24,15 @@ DeclaredParameters laid_out(ParameterStore<float>& store) {
     parameter.spec.shape.clear();
   }
   return declared;
+}
+
+// Elements of the matrices that have this in their names.
+Index matrix_elements(ParameterStore<float>& store, std::string_view in_name) {
+  Index sum = 0;
+  for (const Parameter& parameter : store.parameters())
+    if (parameter.local_shape.size() == 2 && parameter.spec.name.find(in_name) != std::string::npos)
+      sum += parameter.size;
+  return sum;
 }
 
 }  // namespace
@@ -61,6 +71,8 @@ ParameterRecording::ParameterRecording(const ModelConfig& model, const TensorPar
   embedding_ = laid_out(embedding);
   table_ = laid_out(table);
   block_ = laid_out(block);
+  block_matrices_ = matrix_elements(block, "");
+  feed_forward_matrices_ = matrix_elements(block, ".mlp.");
   head_ = laid_out(head);
 }
 
@@ -95,6 +107,13 @@ DeclaredParameters ParameterRecording::of(const std::vector<ChunkLayers>& chunks
       append(head_, c, chunks[c].count + 1);
   }
   return all;
+}
+
+std::vector<Parameter> whole_parameters(const ModelConfig& model) {
+  ParameterStore<float> store;
+  const Decoder<Fp32> decoder(store, model);
+  store.lay_out();
+  return store.parameters();
 }
 
 const ParameterRecording& parameter_recording(const ModelConfig& model, const TensorPart& part) {

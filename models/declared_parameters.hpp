@@ -43,13 +43,23 @@ class ParameterRecording {
   const DeclaredParameters& table() const { return table_; }  ///< of the tokens, where a stage holds it for a tied head
   const DeclaredParameters& head() const { return head_; }
 
+  /// Elements of matrices on this rank: of a block, of its feed-forward, of the table of the tokens.
+  Index block_matrices() const { return block_matrices_; }
+  Index feed_forward_matrices() const { return feed_forward_matrices_; }
+  Index table_matrices() const { return table_.num_elements(); }
+
  private:
   DeclaredParameters embedding_;
   DeclaredParameters table_;
   DeclaredParameters block_;
   DeclaredParameters head_;
+  Index block_matrices_ = 0;
+  Index feed_forward_matrices_ = 0;
   bool tied_;
 };
+
+/// All parameters of a model, as one rank holds them, with names.
+std::vector<Parameter> whole_parameters(const ModelConfig& model);
 
 /// The recording, cached: valid until another model is asked for.
 const ParameterRecording& parameter_recording(const ModelConfig& model, const TensorPart& part);

@@ -183,6 +183,10 @@ std::vector<BrokenRule> broken_rules(const ModelConfig& model, Index sequence_le
   return broken;
 }
 
+bool has_layer_for_each_part(const ModelConfig& model, Index pipeline, Index virtual_stages) {
+  return pipeline * virtual_stages <= model.num_layers;
+}
+
 std::string virtual_stages_text(ScheduleKind schedule) {
   const ChunkCounts allowed = allowed_chunks(schedule);
   return fmt::format("{} has {}{} virtual stage{} per stage", to_string(schedule),

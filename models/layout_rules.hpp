@@ -17,6 +17,9 @@ namespace espalier {
 /// All rules that the layout breaks. @pre its replicas, micro-batch and virtual stages are known
 std::vector<BrokenRule> broken_rules(const ModelConfig& model, Index sequence_length, const Layout& layout);
 
+/// Whether each chunk of each stage gets a layer.
+bool has_layer_for_each_part(const ModelConfig& model, Index pipeline, Index virtual_stages);
+
 /// The number of virtual stages that the schedule takes: "1f1b has 1 virtual stage per stage".
 std::string virtual_stages_text(ScheduleKind schedule);
 

@@ -128,6 +128,51 @@ std::vector<ClusterRule> rules_broken_by(const Cluster& cluster) {
   return found;
 }
 
+// Every key of a cluster file, for its reader and its writer.
+template <class ClusterType, class Visitor>
+void visit_cluster(ClusterType& cluster, Visitor& v) {
+  const auto link = [&](const char* section, auto& tier, Sane bandwidth) {
+    v.section(section);
+    v.quantity("bandwidth", Quantity::bytes_per_second, tier.bandwidth, bandwidth);
+    v.quantity("latency", Quantity::seconds, tier.latency, sane_latency);
+  };
+  v.section("cluster");
+  v.text("name", cluster.name);
+  v.count("nodes", cluster.num_nodes, most_devices);
+  v.count("devices_per_node", cluster.devices_per_node, most_devices_per_node);
+  v.bytes("reserved_memory", cluster.reserved_bytes, {0, 0x1p40});
+  v.price("price_per_device_hour", cluster);
+  v.quantity("device_power", Quantity::watts, cluster.device_watts, sane_watts);
+  v.section("device");
+  auto& device = cluster.device;
+  v.text("name", device.name);
+  v.bytes("memory", device.memory_bytes, sane_memory);
+  v.quantity("memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth, sane_memory_bandwidth);
+  v.efficiency("memory_efficiency", "memory_share", device.memory_efficiency, efficiency);
+  v.count("processors", device.processors, 1 << 24);
+  v.quantity("kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
+  v.quantity("step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
+  v.boolean("moves_messages", device.moves_messages);
+  v.number("error_share", device.error_share, {.min = 0, .max = 1});
+  for (std::size_t i = 0; i < num_priced_precisions; ++i) {
+    const auto precision = static_cast<Precision>(i);
+    auto& rate = device.rates[i];
+    v.section(to_string(precision));
+    v.rate(rate, sane_peak(precision));
+    v.efficiency("matmul_efficiency", "product_share", rate.matmul_efficiency, efficiency);
+    v.number("half_depth", rate.half_depth, {.min = 0, .max = 1e6});
+    v.number("fill_waves", rate.fill_waves, {.min = 0, .max = 100});
+    if (attention_precision(precision) != precision)
+      continue;
+    v.efficiency("attention_efficiency", "attention_share", rate.attention_efficiency, efficiency);
+    v.efficiency("tuned_attention_efficiency", "tuned_attention_share", rate.tuned_attention_efficiency,
+                 {.min = 0, .max = 1});
+    v.number("attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
+  }
+  link("node_link", cluster.node, sane_node_bandwidth);
+  link("network_link", cluster.network, sane_network_bandwidth);
+}
+
 class ClusterReader {
  public:
   ClusterReader(const std::string& text, const std::string& name)
@@ -140,17 +185,18 @@ class ClusterReader {
     const bool given = reader_.read("cluster", "preset", preset, cluster_preset_names());
     Cluster cluster = given && !preset.empty() ? cluster_preset(preset) : Cluster{};
     cluster.name = file_name;
-    reader_.read("cluster", "name", cluster.name);
-    read_count("cluster", "nodes", cluster.num_nodes, most_devices);
-    read_count("cluster", "devices_per_node", cluster.devices_per_node, most_devices_per_node);
-    read_bytes("cluster", "reserved_memory", cluster.reserved_bytes, {0, 0x1p40});
-    read_price(cluster);
-    read_quantity("cluster", "device_power", Quantity::watts, cluster.device_watts, sane_watts);
-    read_device(cluster.device);
-    if (cluster.device.name.empty())
-      cluster.device.name = Path(file_name).stem().string();
-    read_link("node_link", cluster.node, sane_node_bandwidth);
-    read_link("network_link", cluster.network, sane_network_bandwidth);
+    Accelerator& device = cluster.device;
+    std::string device_preset;
+    if (reader_.read("device", "preset", device_preset, accelerator_preset_names()) && !device_preset.empty())
+      device = accelerator_preset(device_preset);
+    const bool is_own = device.name.empty();
+    visit_cluster(cluster, *this);
+    if (device.name.empty())
+      device.name = Path(file_name).stem().string();
+    if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))
+      device.unfitted.clear();
+    else if (is_own)
+      device.unfitted = "what its file says";
     reader_.finish();
     for (const ClusterRule& rule : rules_broken_by(cluster))
       reader_.problem(rule.section, rule.key, rule.what);
@@ -158,28 +204,32 @@ class ClusterReader {
     return cluster;
   }
 
- private:
-  void read_count(const char* section, const char* key, int& value, Index most) {
+  void section(const char* name) { section_ = name; }
+  void text(const char* key, std::string& value) { reader_.read(section_, key, value); }
+  void boolean(const char* key, bool& value) { reader_.read(section_, key, value); }
+  void number(const char* key, double& value, RealRange range) { reader_.read(section_, key, value, range); }
+
+  void count(const char* key, int& value, Index most) {
     Index read = value;
-    reader_.read(section, key, read, {.min = 1, .max = most});
+    reader_.read(section_, key, read, {.min = 1, .max = most});
     value = static_cast<int>(read);
   }
 
   // Returns whether the key was given and holds a text.
-  bool read_quantity(const char* section, const char* key, Quantity quantity, double& value, Sane sane) {
+  bool quantity(const char* key, Quantity quantity, double& value, Sane sane) {
     std::string text;
-    if (!reader_.read_text(section, key, text, quantity_examples(quantity)))
+    if (!reader_.read_text(section_, key, text, quantity_examples(quantity)))
       return false;
     const std::optional<double> parsed = parse_quantity(quantity, text);
     if (!parsed)
-      reader_.problem(section, key, fmt::format("got \"{}\", wanted {}", text, quantity_examples(quantity)));
+      reader_.problem(section_, key, fmt::format("got \"{}\", wanted {}", text, quantity_examples(quantity)));
     else if (*parsed < sane.least || *parsed > sane.most)
-      reader_.problem(section, key,
+      reader_.problem(section_, key,
                       fmt::format("got \"{}\", wanted {} to {}{}", text, quantity_text(quantity, sane.least),
                                   quantity_text(quantity, sane.most), likely_mistake(quantity, *parsed, sane)));
     else if (const double times = *parsed / value; value > 0 && sane.least > 0 && is_units_apart(times))
       reader_.problem(
-          section, key,
+          section_, key,
           fmt::format("got \"{}\", {:.4g} times {} than the preset's {}{}", text, times > 1 ? times : 1 / times,
                       times > 1 ? "more" : "less", quantity_text(quantity, value),
                       likely_mistake(quantity, *parsed, {value / 100, value * 100})));
@@ -188,82 +238,50 @@ class ClusterReader {
     return true;
   }
 
+  void bytes(const char* key, Index& value, Sane sane) {
+    auto bytes = static_cast<double>(value);
+    quantity(key, Quantity::bytes, bytes, sane);
+    value = static_cast<Index>(bytes);
+  }
+
   // "2.50 EUR": what follows the number is the currency.
-  void read_price(Cluster& cluster) {
+  void price(const char* key, Cluster& cluster) {
     constexpr const char* wanted = "a price with its currency, such as \"2.50 EUR\"";
     std::string text;
-    if (!reader_.read_text("cluster", "price_per_device_hour", text, wanted))
+    if (!reader_.read_text(section_, key, text, wanted))
       return;
     double price = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), price);
     const std::string rest = text.substr(static_cast<std::size_t>(end - text.data()));
     const std::size_t currency = rest.find_first_not_of(' ');
     if (failed != std::errc() || !(price > 0 && price <= most_price) || currency == std::string::npos)
-      reader_.problem("cluster", "price_per_device_hour", fmt::format("got \"{}\", wanted {}", text, wanted));
+      reader_.problem(section_, key, fmt::format("got \"{}\", wanted {}", text, wanted));
     else {
       cluster.price_per_device_hour = price;
       cluster.currency = rest.substr(currency);
     }
   }
 
-  void read_bytes(const char* section, const char* key, Index& value, Sane sane) {
-    auto bytes = static_cast<double>(value);
-    read_quantity(section, key, Quantity::bytes, bytes, sane);
-    value = static_cast<Index>(bytes);
-  }
-
   // Earlier versions wrote another key.
-  void read_efficiency(const char* section, const char* key, const char* earlier_key, double& value,
-                       RealRange range = efficiency) {
-    if (reader_.read(section, earlier_key, value, range) && reader_.has(section, key))
-      reader_.problem(section, earlier_key, fmt::format("is an earlier name of {}: give one of them", key));
-    reader_.read(section, key, value, range);
+  void efficiency(const char* key, const char* earlier_key, double& value, RealRange range) {
+    if (reader_.read(section_, earlier_key, value, range) && reader_.has(section_, key))
+      reader_.problem(section_, earlier_key, fmt::format("is an earlier name of {}: give one of them", key));
+    reader_.read(section_, key, value, range);
   }
 
-  void read_device(Accelerator& device) {
-    std::string preset;
-    if (reader_.read("device", "preset", preset, accelerator_preset_names()) && !preset.empty())
-      device = accelerator_preset(preset);
-    const bool is_own = device.name.empty();
-    reader_.read("device", "name", device.name);
-    read_bytes("device", "memory", device.memory_bytes, sane_memory);
-    read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth,
-                  sane_memory_bandwidth);
-    read_efficiency("device", "memory_efficiency", "memory_share", device.memory_efficiency);
-    read_count("device", "processors", device.processors, 1 << 24);
-    read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
-    read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
-    reader_.read("device", "moves_messages", device.moves_messages);
-    reader_.read("device", "error_share", device.error_share, {.min = 0, .max = 1});
-    for (std::size_t i = 0; i < num_priced_precisions; ++i) {
-      const char* const section = to_string(static_cast<Precision>(i));
-      MatrixRate& rate = device.rates[i];
-      const Sane sane = sane_peak(static_cast<Precision>(i));
-      const double preset_rate = rate.peak_flops;
-      const bool has_peak = read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane);
-      const bool has_gemm_rate = read_quantity(section, "gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
-      if (has_peak && has_gemm_rate)
-        reader_.problem(section, "gemm_rate",
-                        "cannot be given together with peak: give the one that the efficiencies refer to");
-      if (has_gemm_rate && preset_rate > 0)
-        rescale_efficiencies(rate, preset_rate / rate.peak_flops);
-      rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
-      read_efficiency(section, "matmul_efficiency", "product_share", rate.matmul_efficiency);
-      reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
-      reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
-      if (attention_precision(static_cast<Precision>(i)) != static_cast<Precision>(i))
-        continue;
-      read_efficiency(section, "attention_efficiency", "attention_share", rate.attention_efficiency);
-      read_efficiency(section, "tuned_attention_efficiency", "tuned_attention_share", rate.tuned_attention_efficiency,
-                      {.min = 0, .max = 1});
-      reader_.read(section, "attention_half_length", rate.attention_half_length, {.min = 0, .max = 1e6});
-    }
-    if (std::ranges::any_of(device.rates, &MatrixRate::is_measured))
-      device.unfitted.clear();
-    else if (is_own)
-      device.unfitted = "what its file says";
+  void rate(MatrixRate& rate, Sane sane) {
+    const double preset_rate = rate.peak_flops;
+    const bool has_peak = quantity("peak", Quantity::flops_per_second, rate.peak_flops, sane);
+    const bool has_gemm_rate = quantity("gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
+    if (has_peak && has_gemm_rate)
+      reader_.problem(section_, "gemm_rate",
+                      "cannot be given together with peak: give the one that the efficiencies refer to");
+    if (has_gemm_rate && preset_rate > 0)
+      rescale_efficiencies(rate, preset_rate / rate.peak_flops);
+    rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
   }
 
+ private:
   // A preset's efficiencies are of the peak: of the lower rate that was measured they are more, and reach the same
   // FLOP/s.
   static void rescale_efficiencies(MatrixRate& rate, double times) {
@@ -272,12 +290,41 @@ class ClusterReader {
       *of_rate = std::min(1.0, *of_rate * times);
   }
 
-  void read_link(const char* section, LinkTier& link, Sane bandwidth) {
-    read_quantity(section, "bandwidth", Quantity::bytes_per_second, link.bandwidth, bandwidth);
-    read_quantity(section, "latency", Quantity::seconds, link.latency, sane_latency);
-  }
-
   ConfigReader reader_;
+  std::string section_;
+};
+
+// Leaves out what is 0, the value of a key that is not given.
+class ClusterWriter {
+ public:
+  void section(const char* name) { section_ = name; }
+  void text(const char* key, const std::string& value) { file_.write(section_, key, value); }
+  void boolean(const char* key, bool value) { file_.write(section_, key, value); }
+  void count(const char* key, int value, Index) { file_.write(section_, key, Index{value}); }
+  void number(const char* key, double value, RealRange) {
+    if (value > 0)
+      file_.write(section_, key, value);
+  }
+  void efficiency(const char* key, const char*, double value, RealRange range) { number(key, value, range); }
+  void quantity(const char* key, Quantity quantity, double value, Sane) {
+    if (value > 0)
+      file_.write(section_, key, quantity_text(quantity, value));
+  }
+  void bytes(const char* key, Index value, Sane sane) {
+    quantity(key, Quantity::bytes, static_cast<double>(value), sane);
+  }
+  void price(const char* key, const Cluster& cluster) {
+    if (cluster.price_per_device_hour > 0)
+      file_.write(section_, key, fmt::format("{:.10g} {}", cluster.price_per_device_hour, cluster.currency));
+  }
+  void rate(const MatrixRate& rate, Sane sane) {
+    quantity(rate.is_measured ? "gemm_rate" : "peak", Quantity::flops_per_second, rate.peak_flops, sane);
+  }
+  std::string result() const { return file_.text(); }
+
+ private:
+  ConfigWriter file_;
+  std::string section_;
 };
 
 }  // namespace
@@ -292,54 +339,9 @@ std::vector<std::string> problems(const Cluster& cluster) {
 Cluster parse_cluster(const std::string& text, const std::string& name) { return ClusterReader(text, name).read(name); }
 
 std::string to_toml(const Cluster& cluster) {
-  ConfigWriter file;
-  const auto quantity = [&](const char* section, const char* key, Quantity kind, double value) {
-    file.write(section, key, quantity_text(kind, value));
-  };
-  const auto link = [&](const char* section, const LinkTier& tier) {
-    quantity(section, "bandwidth", Quantity::bytes_per_second, tier.bandwidth);
-    quantity(section, "latency", Quantity::seconds, tier.latency);
-  };
-  const Accelerator& device = cluster.device;
-  file.write("cluster", "name", cluster.name);
-  file.write("cluster", "nodes", Index{cluster.num_nodes});
-  file.write("cluster", "devices_per_node", Index{cluster.devices_per_node});
-  quantity("cluster", "reserved_memory", Quantity::bytes, static_cast<double>(cluster.reserved_bytes));
-  if (cluster.price_per_device_hour > 0)
-    file.write("cluster", "price_per_device_hour",
-               fmt::format("{:.10g} {}", cluster.price_per_device_hour, cluster.currency));
-  if (cluster.device_watts > 0)
-    quantity("cluster", "device_power", Quantity::watts, cluster.device_watts);
-  file.write("device", "name", device.name);
-  quantity("device", "memory", Quantity::bytes, static_cast<double>(device.memory_bytes));
-  quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth);
-  file.write("device", "memory_efficiency", device.memory_efficiency);
-  file.write("device", "processors", Index{device.processors});
-  quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds);
-  quantity("device", "step_overhead", Quantity::seconds, device.step_seconds);
-  file.write("device", "moves_messages", device.moves_messages);
-  file.write("device", "error_share", device.error_share);
-  for (std::size_t i = 0; i < num_priced_precisions; ++i) {
-    const MatrixRate& rate = device.rates[i];
-    if (rate.peak_flops <= 0)
-      continue;
-    const char* const section = to_string(static_cast<Precision>(i));
-    quantity(section, rate.is_measured ? "gemm_rate" : "peak", Quantity::flops_per_second, rate.peak_flops);
-    file.write(section, "matmul_efficiency", rate.matmul_efficiency);
-    file.write(section, "half_depth", rate.half_depth);
-    file.write(section, "fill_waves", rate.fill_waves);
-    if (rate.attention_efficiency > 0)
-      file.write(section, "attention_efficiency", rate.attention_efficiency);
-    if (rate.tuned_attention_efficiency > 0)
-      file.write(section, "tuned_attention_efficiency", rate.tuned_attention_efficiency);
-    if (rate.attention_half_length > 0)
-      file.write(section, "attention_half_length", rate.attention_half_length);
-  }
-  if (cluster.node.bandwidth > 0)
-    link("node_link", cluster.node);
-  if (cluster.network.bandwidth > 0)
-    link("network_link", cluster.network);
-  return file.text();
+  ClusterWriter writer;
+  visit_cluster(cluster, writer);
+  return writer.result();
 }
 
 Cluster read_cluster(const Path& file) {

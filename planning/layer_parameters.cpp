@@ -30,8 +30,7 @@ LayerElements layer_elements(const ModelConfig& model, const Layout& layout, con
     return elements;
   // In place of the feed-forward, whose width is that of all experts of a token.
   const auto feed_forward = [&](int tensor) {
-    const BlockShape shape = make_block_shape(model, tensor, false, 1, 1);
-    return to_double(shape.channels * (shape.ffn + shape.up));
+    return to_double(parameter_recording(model, {.size = tensor}).feed_forward_matrices());
   };
   elements.experts =
       feed_forward(are_whole(experts) ? 1 : layout.tensor) / experts.of_token * experts.count / experts.parallel;

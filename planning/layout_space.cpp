@@ -39,7 +39,7 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
   std::vector<int> counts{least};
   if (!space.schedule || *space.schedule == ScheduleKind::interleaved)
     for (int chunks = least + 1; chunks <= 8; ++chunks)
-      if (Index{pipeline} * chunks <= problem.model.num_layers)
+      if (has_layer_for_each_part(problem.model, pipeline, chunks))
         counts.push_back(chunks);
   return counts;
 }

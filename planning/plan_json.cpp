@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "io/json_by_name.hpp"
 #include "io/pack/json_text.hpp"
@@ -17,21 +18,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+template <class Value>
+Json word_or_number(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value>)
+    return value;
+  else
+    return to_string(value);
+}
+
+// The keys of --fix and --layout, and what these do not have.
 Json layout_json(const Layout& layout) {
-  return {{"tensor", layout.tensor},
-          {"context", layout.context},
-          {"data", layout.data},
-          {"pipeline", layout.pipeline},
-          {"virtual_stages", layout.virtual_stages},
-          {"schedule", to_string(layout.schedule)},
-          {"micro_batch", layout.micro_batch},
-          {"global_batch", layout.global_batch},
-          {"recompute", to_string(layout.recompute)},
-          {"zero_stage", layout.zero_stage},
-          {"shard_over", to_string(layout.shard_over)},
-          {"sequence_parallel", layout.sequence_parallel},
-          {"order", to_string(layout.order)},
-          {"precision", to_string(layout.precision)}};
+  Json json;
+  each_choice([&](const char* key, auto, auto chosen) { json[key] = word_or_number(layout.*chosen); });
+  json.update({{"global_batch", layout.global_batch}, {"precision", to_string(layout.precision)}});
+  return json;
 }
 
 Json interval_json(const Interval& interval) { return {{"low", interval.low}, {"high", interval.high}}; }

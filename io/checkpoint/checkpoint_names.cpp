@@ -31,4 +31,8 @@ std::string step_name(Index step) { return fmt::format("step-{:08}", step); }
 
 std::optional<Index> step_in(std::string_view name) { return number_in(name, "step-", "", 8); }
 
+std::string tensor_name(std::string_view group, std::string_view parameter) {
+  return fmt::format("{}/{}", group, parameter);
+}
+
 }  // namespace espalier

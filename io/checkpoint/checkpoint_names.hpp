@@ -8,7 +8,7 @@
 
 #include "core/scalars.hpp"
 
-// Names of checkpoints and of their files (docs/checkpoint_format.md).
+// Names of checkpoints, of their files and of the tensors in them (docs/checkpoint_format.md).
 
 namespace espalier {
 
@@ -24,5 +24,13 @@ bool is_shard_name(std::string_view name);
 std::string step_name(Index step);
 /// The step of such a name.
 std::optional<Index> step_in(std::string_view name);
+
+/// Groups of tensors: the weights or master weights, and the moments of AdamW.
+inline constexpr const char* weights_group = "weights";
+inline constexpr const char* exp_avg_group = "exp_avg";
+inline constexpr const char* exp_avg_sq_group = "exp_avg_sq";
+
+/// "weights/h.3.mlp.up.weight"; without a parameter "weights/".
+std::string tensor_name(std::string_view group, std::string_view parameter);
 
 }  // namespace espalier

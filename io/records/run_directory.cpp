@@ -3,9 +3,7 @@
 #include "io/records/run_directory.hpp"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,16 +13,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "io/checkpoint/atomic_directory.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/input_limits.hpp"
-#include "io/json_fields.hpp"
-#include "io/json_reader.hpp"
 #include "io/machine.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/records/run_place.hpp"
@@ -32,39 +26,6 @@
 
 namespace espalier {
 namespace {
-
-std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
-
-struct ProcessStat {
-  char state = 0;
-  std::int64_t start = 0;
-};
-
-// Fields 3 and 22 of /proc/PID/stat; the command in field 2 may contain anything, but its last ')' ends it. Zeros: no
-// process, or none that can be seen.
-ProcessStat process_stat(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const std::size_t command_end = line.rfind(')');
-  if (command_end == std::string::npos)
-    return {};
-  std::istringstream fields(line.substr(command_end + 1));
-  ProcessStat stat;
-  fields >> stat.state;
-  std::string skipped;
-  for (int field = 4; field < 22; ++field)
-    fields >> skipped;
-  fields >> stat.start;
-  return stat;
-}
 
 std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
@@ -89,73 +50,14 @@ FileDescriptor take_turn(const Path& directory) {
 
 }  // namespace
 
-nlohmann::ordered_json to_json(const RunRecord& record) {
-  return {{"id", record.id},
-          {"state", record.state},
-          {"cause", record.cause},
-          {"exit_code", record.exit_code},
-          {"host", record.host},
-          {"pid", record.pid},
-          {"process_start", record.process_start},
-          {"boot", record.boot},
-          {"directory", record.directory},
-          {"started", record.started},
-          {"ended", record.ended},
-          {"starts", record.starts},
-          {"details", record.details}};
-}
-
-RunRecord run_record_from_json(const nlohmann::json& json) {
-  constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may list where thousands of ranks were
-  RunRecord record;
-  record.id = field_or(json, "id", std::string());  // not in the records of older versions
-  record.state = field<std::string>(json, "state");
-  if (record.state != "running" && record.state != "completed" && record.state != "preempted" &&
-      record.state != "failed")
-    refuse_field("state", any_field(json, "state"), "running, completed, preempted or failed");
-  record.cause = field<std::string>(json, "cause", longest_cause);
-  record.exit_code = field_or(json, "exit_code", 0, IntegerRange{0, 255});  // not in the records of older versions
-  record.host = field<std::string>(json, "host");
-  record.pid = field<std::int64_t>(json, "pid", IntegerRange{0, std::numeric_limits<pid_t>::max()});
-  record.process_start = field<std::int64_t>(json, "process_start", IntegerRange{.min = 0});
-  record.boot = field<std::string>(json, "boot");
-  record.directory = field_or(json, "directory", std::string());  // not in the records of older versions
-  record.started = field<std::string>(json, "started");
-  record.ended = field<std::string>(json, "ended");
-  record.starts = field<std::int64_t>(json, "starts", count_range);
-  record.details = object_field(json, "details");
-  return record;
-}
-
-std::optional<RunRecord> read_run_record(const Path& directory) {
-  try {
-    return run_record_from_json(
-        parse_json(read_file(directory / RunFile::record, ExitCode::data, LargestFile::record)));
-  } catch (const std::exception&) {  // absent or damaged: it is advisory
-    return std::nullopt;
-  }
-}
-
-bool is_alive_here(const RunRecord& record) {
-  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
-    return false;
-  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
-    return false;
-  const ProcessStat stat = process_stat(record.pid);
-  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
-  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
-}
-
 void record_failure(const Path& directory, const std::string& cause, ExitCode code) noexcept {
   try {
     const FileDescriptor turn = take_turn(directory);
     std::optional<RunRecord> record = read_run_record(directory);
-    if (!record || record->state != "running")
+    if (!record || record->state != RunState::running)
       return;
-    record->state = "failed";
-    record->cause = cause;
+    end_record(*record, RunState::failed, cause);
     record->exit_code = static_cast<int>(code);
-    record->ended = utc_now();
     write_file_atomically(directory / RunFile::record, json_text(to_json(*record), 1) + "\n");
   } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
   }
@@ -319,19 +221,14 @@ void RunDirectory::begin_launch(const std::optional<std::string>& config_text) {
   made_.paths.clear();
   keep_id_in_lock();
   std::error_code ignored;
-  record_ = {.id = id_,
-             .state = "running",
-             .cause = "",
-             .exit_code = 0,
-             .host = host_name(),
-             .pid = ::getpid(),
-             .process_start = process_stat(::getpid()).start,
-             .boot = boot_id(),
-             .directory = std::filesystem::canonical(path_, ignored).string(),
-             .started = utc_now(),
-             .ended = "",
-             .starts = previous_ ? previous_->starts + 1 : 1,
-             .details = previous_ ? previous_->details : nlohmann::json::object()};
+  record_ = record_of_this_process();
+  record_.id = id_;
+  record_.directory = std::filesystem::canonical(path_, ignored).string();
+  if (previous_) {
+    record_.starts = previous_->starts;
+    record_.details = previous_->details;
+  }
+  ++record_.starts;
   write_record();
   make_directories(state());
   if (config_text)
@@ -351,7 +248,7 @@ void RunDirectory::describe_lost() {
 // Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.
 // A process of another host is out of sight, and its lock need not reach us.
 void RunDirectory::describe_unfinished() {
-  if (!previous_ || previous_->state != "running")
+  if (!previous_ || previous_->state != RunState::running)
     return;
   const bool here = previous_->host == host_name();
   unfinished_ = {*previous_, here, "", read_progress_files(state())};
@@ -361,7 +258,7 @@ void RunDirectory::describe_unfinished() {
     text = fmt::format(
         "the previous launch ({}) has not ended; {} cannot see whether it still runs: if it does, stop one of the two",
         who(*previous_), host_name());
-  else if (previous_->boot != boot_id())
+  else if (is_of_earlier_boot(*previous_))
     text += "; the machine was restarted since";
   if (!unfinished_->progress.empty())
     text += fmt::format("; {} left {} progress", counted(static_cast<Index>(unfinished_->progress.size()), "rank"),
@@ -375,18 +272,16 @@ void RunDirectory::write_record() const {
 void RunDirectory::update(const nlohmann::json& details) {
   require_in_place();
   const FileDescriptor turn = take_turn(path_);
-  if (const std::optional<RunRecord> written = read_run_record(path_); written && written->state == "failed")
+  if (const std::optional<RunRecord> written = read_run_record(path_); written && written->state == RunState::failed)
     return;  // by another rank, meanwhile: that stays the last word
   record_.details.update(details);
   write_record();
 }
 
-void RunDirectory::finish(RunEnd end, const std::string& cause) {
+void RunDirectory::finish(RunState end, const std::string& cause) {
   require_in_place();
   const FileDescriptor turn = take_turn(path_);
-  record_.state = end == RunEnd::completed ? "completed" : "preempted";
-  record_.cause = cause;
-  record_.ended = utc_now();
+  end_record(record_, end, cause);
   write_record();
 }
 

@@ -10,43 +10,13 @@
 #include "io/file.hpp"
 #include "io/records/progress_file.hpp"
 #include "io/records/run_paths.hpp"
+#include "io/records/run_record.hpp"
 
 namespace espalier {
-
-/// What run.json says: how far a launch of `espalier train` came, and who owns the directory.
-struct RunRecord {
-  std::string
-      id;  ///< of the run, from its first launch on: its checkpoints bear it (io/checkpoint/atomic_directory.hpp)
-  std::string state;  ///< running, completed, preempted, failed
-  std::string cause;  ///< of preempted and failed
-  int exit_code = 0;  ///< of failed: with which ranks leave that know the cause; launchers combine those of all ranks
-  std::string host;
-  std::int64_t pid = 0;
-  std::int64_t process_start = 0;  ///< clock ticks after boot: tells a process from a later one with its id
-  std::string boot;                ///< the machine's boot id
-  std::string directory;           ///< of the run, absolute
-  std::string started;             ///< UTC, ISO 8601
-  std::string ended;
-  std::int64_t starts = 0;                            ///< of this run so far
-  nlohmann::json details = nlohmann::json::object();  ///< whatever the trainer wants kept
-};
-
-nlohmann::ordered_json to_json(const RunRecord& record);
-/// @throws std::exception that names the field which is missing, of another type or out of its range
-RunRecord run_record_from_json(const nlohmann::json& json);
-
-/// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.
-std::optional<RunRecord> read_run_record(const Path& directory);
-
-/// Whether the process of the launch still lives, as far as this machine can see: false where it ran on another host.
-bool is_alive_here(const RunRecord& record);
 
 /// Writes "failed", the cause and its exit code into run.json, unless an end is recorded already: the first
 /// to know is the one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
 void record_failure(const Path& directory, const std::string& cause, ExitCode code) noexcept;
-
-/// How a launch may end by finish(); a failure is recorded by record_failure().
-enum class RunEnd { completed, preempted };
 
 /// A launch that did not exit cleanly: killed, or left with exit(0) before the end.
 struct UnfinishedLaunch {
@@ -98,8 +68,9 @@ class RunDirectory {
   /// the directory to be in place.
   void update(const nlohmann::json& details);
 
-  /// Records the end of the launch. Nothing else makes a run completed.
-  void finish(RunEnd end, const std::string& cause = "");
+  /// Records the end of the launch. Nothing else makes a run completed. @param end completed or preempted; a failure is
+  /// recorded by record_failure()
+  void finish(RunState end, const std::string& cause = "");
 
  private:
   void make_directory();

@@ -18,7 +18,7 @@ class RecordedRunTest : public testing::Test {
  protected:
   RecordedRunTest() {
     RunRecord record;
-    record.state = "completed";
+    record.state = RunState::completed;
     const nlohmann::json slow = {{{"from", 0}, {"to", 1}, {"seconds", 0.5}}};
     record.details = {{"facts",
                        {{"ranks", 2},
@@ -54,7 +54,7 @@ class RecordedRunTest : public testing::Test {
     return directory_ / name;
   }
   void empty(const std::string& name) { std::ofstream(path(name), std::ios::trunc); }
-  void set_state(const std::string& state) {
+  void set_state(RunState state) {
     RunRecord record = *read_run_record(directory_.path());
     record.state = state;
     write("run.json", to_json(record).dump());

@@ -52,7 +52,7 @@ class SimulatedRun {
     config.checkpoint.interval = faults.save > 0 ? 2 : 0;
     config.run.steps = 1000;
     run.directory = "simulated";
-    run.record.state = "completed";
+    run.record.state = RunState::completed;
     simulate_step(layers);
     predict_work(layers);
   }

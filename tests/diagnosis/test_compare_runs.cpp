@@ -107,7 +107,7 @@ RecordedRun priced_run(const PlanProblem& problem, const Layout& layout, double 
   const LayoutPrice price = price_layout(problem, layout);
   RecordedRun run;
   run.directory = fmt::format("30b-on-{}", layout.num_devices());
-  run.record.state = "completed";
+  run.record.state = RunState::completed;
   RunConfig& config = run.config;
   config.layout.tensor = layout.tensor;
   config.layout.data = layout.data;

@@ -135,7 +135,7 @@ TEST(FindDivergence, LossThatStandsStillIsNotAlwaysTooHighARate) {
 // A step in which a run ends has no line: only run.json knows of it.
 TEST(FindDivergence, RunThatEndedInADivergenceHasItsCauses) {
   RecordedRun run = run_of_bytes({5.5, 5.4});
-  run.record.state = "failed";
+  run.record.state = RunState::failed;
   run.record.exit_code = static_cast<int>(ExitCode::numerical);
   run.config.optimizer.clip_grad_norm = 0;
   const Finding finding = only_finding(run);

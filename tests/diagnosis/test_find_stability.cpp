@@ -136,7 +136,7 @@ TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
 
 RecordedRun dead_run() {
   RecordedRun run = calm_run(7);
-  run.record.state = "running";
+  run.record.state = RunState::running;
   run.record.pid = 4711;
   run.record.host = "node07";
   run.life = Life::gone;
@@ -186,9 +186,9 @@ TEST(FindEnd, RunOfAnotherHostIsNotCalledDead) {
 TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {
   RecordedRun run = calm_run(7);
   EXPECT_TRUE(find_end(run).empty());
-  run.record.state = "preempted";
+  run.record.state = RunState::preempted;
   EXPECT_TRUE(find_end(run).empty());
-  run.record.state = "failed";
+  run.record.state = RunState::failed;
   run.record.cause = "the training diverged\n  where: step 8";
   const std::vector<Finding> findings = find_end(run);
   ASSERT_EQ(findings.size(), 1u);
@@ -209,7 +209,7 @@ TEST(FindEnd, TellsWhatTheSameCommandWouldDo) {
             "the same command resumes from the checkpoint of step 5; a checkpoint.interval below 5 loses fewer "
             "steps");
   run.life = Life::ended;
-  run.record.state = "failed";
+  run.record.state = RunState::failed;
   run.record.exit_code = static_cast<int>(ExitCode::numerical);
   EXPECT_THAT(advice(), HasSubstr("would diverge again"));
   EXPECT_THAT(advice(), Not(HasSubstr("interval")));

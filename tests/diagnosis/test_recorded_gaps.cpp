@@ -77,7 +77,7 @@ TEST_F(RecordedRunTest, MissingRanksAreANote) {
 TEST_F(RecordedRunTest, MissingTracesAreANoteAndDamagedOnesDamage) {
   append("config.toml", "[run]\ntrace_steps = 1\ntrace_first_step = 2\n");
   EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1: the timeline of a step cannot")));
-  set_state("failed");  // after step 3: it had written them
+  set_state(RunState::failed);  // after step 3: it had written them
   EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1")));
   write_trace(path("trace").string(), 1, "rank 1", {});
   const RecordedRun run = read();

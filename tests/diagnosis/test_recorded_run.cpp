@@ -23,7 +23,7 @@ namespace {
 
 TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   const RecordedRun run = read();
-  EXPECT_EQ(run.record.state, "completed");
+  EXPECT_EQ(run.record.state, RunState::completed);
   EXPECT_EQ(run.config.layout.num_devices(), 2);
   EXPECT_EQ(run.facts.host_of(0), "b");
   EXPECT_EQ(run.facts.host_of(7), "unknown host");
@@ -51,7 +51,7 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
 // The login node of a cluster sees the files of a run, and not its process.
 TEST_F(RecordedRunTest, RunOfAnotherHostLivesAsLongAsItsFilesChange) {
   RunRecord record = read().record;
-  record.state = "running";
+  record.state = RunState::running;
   record.host = "another host";
   record.pid = 4711;
   write("run.json", to_json(record).dump());
@@ -101,7 +101,7 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
 }
 
 TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
-  set_state("failed");
+  set_state(RunState::failed);
   std::filesystem::remove(path("metrics.jsonl"));
   std::filesystem::remove_all(path("ranks/x").parent_path());
   const RecordedRun run = read();
@@ -111,15 +111,15 @@ TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
 
 // A run that ended in order has trained: then nothing is as good as damage.
 TEST_F(RecordedRunTest, RunThatTrainedHasMetrics) {
-  for (const char* const state : {"completed", "preempted"}) {
+  for (const RunState state : {RunState::completed, RunState::preempted}) {
     set_state(state);
     empty("metrics.jsonl");
-    EXPECT_THAT(refusal(ExitCode::data).what, HasSubstr("its record is empty")) << state;
+    EXPECT_THAT(refusal(ExitCode::data).what, HasSubstr("its record is empty")) << to_string(state);
     std::filesystem::remove(path("metrics.jsonl"));
     const ErrorReport missing = refusal(ExitCode::data);
     EXPECT_EQ(missing.where, path("metrics.jsonl").string());
     EXPECT_EQ(missing.got, "no such file");
-    EXPECT_THAT(missing.wanted, HasSubstr(state));
+    EXPECT_THAT(missing.wanted, HasSubstr(to_string(state)));
   }
 }
 
@@ -149,7 +149,7 @@ TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
 
 TEST_F(RecordedRunTest, RunThatDidNotComeToItsTraceLacksNone) {
   append("config.toml", "[run]\ntrace_steps = 2\ntrace_first_step = 3\n");
-  set_state("failed");
+  set_state(RunState::failed);
   EXPECT_THAT(read().gaps, Not(Contains(HasSubstr("trace/"))));
 }
 
@@ -160,7 +160,9 @@ TEST_F(RecordedRunTest, OnlyCompleteCheckpointsCount) {
 }
 
 TEST_F(RecordedRunTest, UnknownStatesAreDamage) {
-  set_state("finished");
+  nlohmann::json record = to_json(*read_run_record(directory_.path()));
+  record["state"] = "finished";
+  write("run.json", record.dump());
   EXPECT_THAT(refusal(ExitCode::data).got, HasSubstr("\"state\" is \"finished\""));
 }
 

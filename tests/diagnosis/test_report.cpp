@@ -35,7 +35,7 @@ StepTimes times_of(Index step, double seconds) {
 RecordedRun run_of(Index num_steps, int num_ranks) {
   RecordedRun run;
   run.directory = "/runs/mine";
-  run.record.state = "completed";
+  run.record.state = RunState::completed;
   run.record.host = "node7";
   run.record.starts = 1;
   run.config.model.shape = {.vocab_size = 256,
@@ -292,7 +292,7 @@ TEST(Timeline, what_takes_no_time_has_no_block) {
 
 TEST(Report, an_empty_run_and_one_of_one_step_say_so) {
   RecordedRun empty = run_of(0, 1);
-  empty.record.state = "failed";
+  empty.record.state = RunState::failed;
   empty.record.cause = "what: out of memory <here>";
   empty.gaps = {"no metrics.jsonl: the run ended before its first step"};
   Json data = report_data(empty);
@@ -340,7 +340,7 @@ TEST(Report, names_from_files_are_text) {
   run.directory = "/runs/<script>alert(1)<\\script>";
   run.record.host = "\"><img src=x></script><!--<script>";
   run.facts = {.program = "<b>", .cpu = "<i>", .ranks = 4, .gemm_flops = 2.5e11};
-  run.record.state = "</SCRIPT >";
+  run.record.started = "</SCRIPT >";
   run.record.pid = 4711;
   run.life = Life::gone;
   run.gaps = {"\xE2\x80\xA8 </script>"};
@@ -354,7 +354,7 @@ TEST(Report, names_from_files_are_text) {
   const std::size_t begin = html.find("id=\"data\">") + 10;
   const Json data = Json::parse(html.substr(begin, html.find("</script>", begin) - begin));
   EXPECT_EQ(data["name"], "<script>alert(1)<\\script>");
-  EXPECT_EQ(data["state"], "</SCRIPT >");
+  EXPECT_EQ(fact(data, "started"), "\"</SCRIPT >\"");
   EXPECT_THAT(data["cause"].get<std::string>(),
               HasSubstr("process 4711 on \"><img src=x></script><!--<script> is gone"));
   EXPECT_EQ(fact(data, "gemm flops"), "250000000000.0");

@@ -150,9 +150,9 @@ TEST(JsonFields, are_of_their_type_and_within_their_range) {
 
 TEST(JsonFields, of_run_json_are_sane) {
   RunRecord record_of_a_run;
-  record_of_a_run.state = "running";
+  record_of_a_run.state = RunState::running;
   const json good = to_json(record_of_a_run);
-  EXPECT_EQ(run_record_from_json(good).state, "running");
+  EXPECT_EQ(run_record_from_json(good).state, RunState::running);
   for (const auto& [key, bad] : std::vector<std::pair<const char*, json>>{{"state", "on fire"},
                                                                           {"state", 5},
                                                                           {"exit_code", -1},

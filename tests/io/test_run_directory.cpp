@@ -36,10 +36,10 @@ TEST(RunDirectory, keeps_config_and_record) {
   {
     BegunLaunch run(path);
     EXPECT_FALSE(run.previous());
-    EXPECT_EQ(read_run_record(path)->state, "running");
+    EXPECT_EQ(read_run_record(path)->state, RunState::running);
     EXPECT_EQ(read_run_record(path)->pid, ::getpid());
     run.update({{"step", 7}});
-    run.finish(RunEnd::preempted, "SIGTERM");
+    run.finish(RunState::preempted, "SIGTERM");
   }
   EXPECT_EQ(read_bytes(path / "config.toml"), config);
   EXPECT_TRUE(std::filesystem::is_directory(path / "checkpoints"));
@@ -47,10 +47,10 @@ TEST(RunDirectory, keeps_config_and_record) {
   BegunLaunch again(path, longer);
   EXPECT_EQ(read_bytes(path / "config.toml"), longer);
   ASSERT_TRUE(again.previous());
-  EXPECT_EQ(again.previous()->state, "preempted");
+  EXPECT_EQ(again.previous()->state, RunState::preempted);
   EXPECT_EQ(again.previous()->cause, "SIGTERM");
   EXPECT_EQ(again.previous()->details["step"], 7);
-  again.finish(RunEnd::completed);
+  again.finish(RunState::completed);
   EXPECT_EQ(read_run_record(path)->starts, 2);
   EXPECT_FALSE(read_run_record(path)->ended.empty());
 }
@@ -74,13 +74,13 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
     expect_error(ExitCode::usage, {"another job"}, [&] { const RunDirectory second(path); });
     EXPECT_TRUE(std::filesystem::exists(path / "run.lock")) << "that of the first must stay";
   }
-  for (const char* const state : {"running", "failed", "completed"}) {
+  for (const RunState state : {RunState::running, RunState::failed, RunState::completed}) {
     {
       BegunLaunch run(path);
-      if (state == std::string("failed"))
+      if (state == RunState::failed)
         record_failure(path, "", ExitCode::write);
-      else if (state != std::string("running"))
-        run.finish(RunEnd::completed);
+      else if (state != RunState::running)
+        run.finish(RunState::completed);
     }
     const auto before = content_of(path);
     EXPECT_EQ(read_run_record(path)->state, state);
@@ -92,7 +92,7 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
 TEST(RunDirectory, a_damaged_record_is_told_of) {
   const TemporaryDirectory directory;
   const Path path = directory / "a";
-  BegunLaunch(path).finish(RunEnd::completed);
+  BegunLaunch(path).finish(RunState::completed);
   EXPECT_FALSE(RunDirectory(path).lost());
   write_bytes(path / "run.json", "{\"bro");
   BegunLaunch run(path);
@@ -113,7 +113,7 @@ TEST(RunDirectory, one_that_was_moved_or_removed_is_missed) {
     expect_error(ExitCode::write, {"moved or removed", (directory / "b").string()}, [&] { run.require_in_place(); });
     EXPECT_FALSE(std::filesystem::exists(path));
   }
-  EXPECT_EQ(read_run_record(directory / "b")->state, "failed") << "recorded where it lies";
+  EXPECT_EQ(read_run_record(directory / "b")->state, RunState::failed) << "recorded where it lies";
   EXPECT_EQ(read_run_record(directory / "b")->exit_code, static_cast<int>(ExitCode::write));
   {
     BegunLaunch run(path);
@@ -121,12 +121,12 @@ TEST(RunDirectory, one_that_was_moved_or_removed_is_missed) {
     const BegunLaunch other(path);
     const std::string before = read_bytes(path / "run.json");
     expect_error(ExitCode::write, {"moved or removed"}, [&] { run.update({{"step", 7}}); });
-    expect_error(ExitCode::write, {"moved or removed"}, [&] { run.finish(RunEnd::completed); });
+    expect_error(ExitCode::write, {"moved or removed"}, [&] { run.finish(RunState::completed); });
     EXPECT_EQ(read_bytes(path / "run.json"), before);
   }
   BegunLaunch run(path);
   std::filesystem::remove_all(path);
-  expect_error(ExitCode::write, {"moved or removed", "gone"}, [&] { run.finish(RunEnd::completed); });
+  expect_error(ExitCode::write, {"moved or removed", "gone"}, [&] { run.finish(RunState::completed); });
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
@@ -158,7 +158,7 @@ TEST(RunDirectory, a_launch_that_did_not_exit_cleanly_is_reported) {
       record_failure(path, "the child did not find what the one before it had left", ExitCode::defect);
     remove_progress_files(run.state());
   });
-  ASSERT_EQ(read_run_record(path)->state, "running") << read_run_record(path)->cause;
+  ASSERT_EQ(read_run_record(path)->state, RunState::running) << read_run_record(path)->cause;
   {
     BegunLaunch run(path);
     ASSERT_TRUE(run.unfinished());
@@ -169,7 +169,7 @@ TEST(RunDirectory, a_launch_that_did_not_exit_cleanly_is_reported) {
     for (const std::string& part : {std::string("process ") + std::to_string(left), run.unfinished()->record.started,
                                     std::string("was killed or crashed")})
       EXPECT_NE(text.find(part), std::string::npos) << text;
-    run.finish(RunEnd::completed);
+    run.finish(RunState::completed);
   }
   EXPECT_FALSE(RunDirectory(path).unfinished());
 }
@@ -207,7 +207,7 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   expect_error(ExitCode::usage, {"process " + std::to_string(child.id())}, open);
   child.kill();
   BegunLaunch run(directory / "a");
-  EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not exit cleanly
+  EXPECT_EQ(run.previous()->state, RunState::running);  // and gone: it did not exit cleanly
   EXPECT_EQ(run.previous()->pid, child.id());
   EXPECT_TRUE(run.unfinished());
 }
@@ -274,7 +274,7 @@ TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
       });
     for (std::thread& rank : ranks)
       rank.join();
-    ASSERT_EQ(read_run_record(path)->state, "failed") << "round " << round;
+    ASSERT_EQ(read_run_record(path)->state, RunState::failed) << "round " << round;
     ASSERT_TRUE(read_run_record(path)->cause.starts_with("rank "));
     ASSERT_EQ(read_run_record(path)->exit_code, 6);
   }
@@ -286,7 +286,7 @@ TEST(RunDirectory, what_has_failed_is_not_updated) {
   record_failure(directory.path(), "rank 1 found no space", ExitCode::write);
   run.update({{"facts", 1}});
   const std::optional<RunRecord> record = read_run_record(directory.path());
-  EXPECT_EQ(record->state, "failed");
+  EXPECT_EQ(record->state, RunState::failed);
   EXPECT_EQ(record->cause, "rank 1 found no space");
 }
 
@@ -301,7 +301,7 @@ TEST(RunDirectory, links_in_place_of_its_directories_are_refused) {
           "metrics.csv", "samples.jsonl", "tensorboard", "prediction.json"}) {
       const Path path = directory / (std::string(name) + (is_run ? "-again" : ""));
       if (is_run)
-        BegunLaunch(path).finish(RunEnd::completed);
+        BegunLaunch(path).finish(RunState::completed);
       std::filesystem::create_directories(path);
       std::filesystem::remove_all(path / name);
       std::filesystem::create_directory_symlink(directory / "elsewhere", path / name);
@@ -327,7 +327,7 @@ TEST(RunDirectory, checkpoints_may_be_a_link_and_so_may_the_directory) {
     BegunLaunch again(directory / "run");
     EXPECT_EQ(again.id(), id);
     EXPECT_EQ(read_run_record(directory / "real")->id, id);
-    again.finish(RunEnd::completed);
+    again.finish(RunState::completed);
   }
   RunRecord edited = *read_run_record(directory / "real");
   edited.id = "../../elsewhere";

@@ -45,7 +45,7 @@ bool divides_blocks(Index num_layers, int parts) { return num_layers % parts == 
 
 std::vector<Index> balanced_blocks(const ModelConfig& model, int parts) {
   const double block = to_double(matrix_parameters_per_layer(model));
-  const double all = to_double(model.num_layers) * block + to_double(model.vocab_size) * to_double(model.hidden_size);
+  const double all = to_double(model.num_layers) * block + to_double(head_parameters(model));
   std::vector<Index> blocks(static_cast<std::size_t>(parts), 0);
   std::size_t part = 0;
   for (Index i = 1; i <= model.num_layers; ++i) {

@@ -31,7 +31,7 @@ inline Overrides degrees(int tensor, int data, int pipeline, Overrides more = {}
 // All that this number of ranks has. Of several copies also two micro-batches, after the last of which they are summed.
 inline std::vector<RunConfig> configs_to_verify(const RunConfig& base) {
   std::vector<RunConfig> configs;
-  for (Overrides overrides : layouts_to_verify(base, world().size())) {
+  for (Overrides overrides : settings_to_verify(base, world().size())) {
     for (const char* const several : {"parallel.data=8", "parallel.shard_over=node"})
       if (std::ranges::count(overrides, several) > 0)
         overrides.emplace_back("batch.micro_batch_size=1");

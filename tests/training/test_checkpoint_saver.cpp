@@ -201,7 +201,7 @@ TEST(CheckpointSaver, ACancelledSaveStaysUntilNoRankWritesAnyMore) {
 TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
   const SharedFolder folder("async_memory");
   const RunConfig base = saver_config(folder, {"model.num_layers=4", "batch.micro_batch_size=2"});
-  for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size())) {
+  for (const std::vector<std::string>& overrides : settings_to_verify(base, world().size())) {
     const RunConfig config = laid_out(base, overrides);
     const MemoryByCategory before = MemoryLedger::instance().current();
     const Saving saving(config, folder / "c");

@@ -97,7 +97,7 @@ TEST(DocumentLayouts, EveryLayoutHasTheLossAndGradientsOfDocumentsAlone) {
     const RunConfig base = separate_config(folder, 12, keys);
     const LossAndNorm wanted = of_documents_alone(base);
     const Curve curve = curve_of_one_rank<Fp64>(base, 3);  // whose later steps show each gradient
-    const std::vector<Overrides> layouts = layouts_to_verify(base, world().size());
+    const std::vector<Overrides> layouts = settings_to_verify(base, world().size());
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       if (world().size() > 2 && i % all.size() != f)
         continue;  // four ranks take turns on two cores: each layout with one of the families

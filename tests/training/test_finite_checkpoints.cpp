@@ -37,7 +37,7 @@ Index newest_step(const RunConfig& config) {
 void expect_divergence(const RunConfig& config, Index newest_sound) {
   expect_refusal(ExitCode::numerical, {"the same command resumes from"}, [&] { start_run(config, {}); });
   EXPECT_EQ(newest_step(config), newest_sound);
-  EXPECT_EQ(read_run_record(config.run.directory)->state, "failed");
+  EXPECT_EQ(read_run_record(config.run.directory)->state, RunState::failed);
   barrier(world());
 }
 

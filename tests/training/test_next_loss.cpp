@@ -26,7 +26,7 @@ TEST(NextLoss, IsTheSameOnEveryLayout) {
     return losses;
   };
   const std::vector<double> wanted = losses_of(base, world().split(world().rank(), 0, "alone"));
-  for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size()))
+  for (const std::vector<std::string>& overrides : settings_to_verify(base, world().size()))
     EXPECT_LT(largest_relative_error(losses_of(laid_out(base, overrides), world()), wanted), 1e-13)
         << fmt::format("{}", fmt::join(overrides, " "));
 }

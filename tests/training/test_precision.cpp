@@ -27,7 +27,7 @@ std::vector<double> on_host(const View& view) {
 }
 
 template <class P>
-bool is_meant(const std::string& compute, const std::string& residual) {
+bool is_meant(const std::string& compute, NumberType residual) {
   RunConfig config;
   config.layout.precision = parse_precision(compute).value();
   config.precision.residual = residual;
@@ -35,10 +35,10 @@ bool is_meant(const std::string& compute, const std::string& residual) {
 }
 
 TEST(Precision, ResidualIsOfTheStateTypeWhereThatIsAnother) {
-  EXPECT_TRUE(is_meant<Fp32>("fp32", "compute") && is_meant<Fp32>("fp32", "state"));
-  EXPECT_TRUE(is_meant<Fp64>("fp64", "compute") && is_meant<Fp64>("fp64", "state"));
-  EXPECT_TRUE(is_meant<Bf16>("bf16", "compute") && is_meant<Bf16WithFp32Residual>("bf16", "state"));
-  EXPECT_TRUE(is_meant<Fp16>("fp16", "compute") && is_meant<Fp16WithFp32Residual>("fp16", "state"));
+  EXPECT_TRUE(is_meant<Fp32>("fp32", NumberType::compute) && is_meant<Fp32>("fp32", NumberType::state));
+  EXPECT_TRUE(is_meant<Fp64>("fp64", NumberType::compute) && is_meant<Fp64>("fp64", NumberType::state));
+  EXPECT_TRUE(is_meant<Bf16>("bf16", NumberType::compute) && is_meant<Bf16WithFp32Residual>("bf16", NumberType::state));
+  EXPECT_TRUE(is_meant<Fp16>("fp16", NumberType::compute) && is_meant<Fp16WithFp32Residual>("fp16", NumberType::state));
 }
 
 TEST(Precision, SixteenBitsTrackFp32) {

@@ -9,7 +9,7 @@
 namespace espalier::test {
 namespace {
 
-RunRecord left_by(const std::string& state, const Restarts& restarts) {
+RunRecord left_by(RunState state, const Restarts& restarts) {
   RunRecord record;
   record.state = state;
   record.details = to_json(restarts);
@@ -18,14 +18,14 @@ RunRecord left_by(const std::string& state, const Restarts& restarts) {
 
 TEST(Restarts, CountStartsThatCameNoFurther) {
   EXPECT_EQ(count_restarts(std::nullopt, 0), (Restarts{0, 0}));
-  EXPECT_EQ(count_restarts(left_by("failed", {0, 0}), 0), (Restarts{0, 1}));
-  EXPECT_EQ(count_restarts(left_by("running", {0, 2}), 0), (Restarts{0, 3})) << "killed";
-  EXPECT_EQ(count_restarts(left_by("failed", {0, 2}), 10), (Restarts{10, 0})) << "there was a new checkpoint";
-  EXPECT_EQ(count_restarts(left_by("failed", {10, 2}), 5), (Restarts{5, 3})) << "fallen back to an older one";
-  EXPECT_EQ(count_restarts(left_by("preempted", {10, 2}), 10), (Restarts{10, 0}));
-  EXPECT_EQ(count_restarts(left_by("completed", {10, 2}), 10), (Restarts{10, 0}));
+  EXPECT_EQ(count_restarts(left_by(RunState::failed, {0, 0}), 0), (Restarts{0, 1}));
+  EXPECT_EQ(count_restarts(left_by(RunState::running, {0, 2}), 0), (Restarts{0, 3})) << "killed";
+  EXPECT_EQ(count_restarts(left_by(RunState::failed, {0, 2}), 10), (Restarts{10, 0})) << "there was a new checkpoint";
+  EXPECT_EQ(count_restarts(left_by(RunState::failed, {10, 2}), 5), (Restarts{5, 3})) << "fallen back to an older one";
+  EXPECT_EQ(count_restarts(left_by(RunState::preempted, {10, 2}), 10), (Restarts{10, 0}));
+  EXPECT_EQ(count_restarts(left_by(RunState::completed, {10, 2}), 10), (Restarts{10, 0}));
   RunRecord of_an_older_program;
-  of_an_older_program.state = "failed";
+  of_an_older_program.state = RunState::failed;
   EXPECT_EQ(count_restarts(of_an_older_program, 3), (Restarts{3, 0}));
 }
 

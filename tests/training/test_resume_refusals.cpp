@@ -164,13 +164,13 @@ TEST_F(ResumeRefusals, WhatCannotBeResumedChangesNothing) {
   // A start that was killed says "running", and its story is kept for the start that trains.
   on_root([&] {
     RunRecord record = *read_run_record(folder_ / "run");
-    record.state = "running";
+    record.state = RunState::running;
     record.pid = 0;
     write_file_atomically(folder_ / "run/run.json", to_json(record).dump());
   });
   expect_untouched(folder_ / "run", ExitCode::checkpoint, {"atuo"}, [&] { start_run(run_, {"atuo", "", 0}); });
   EXPECT_TRUE(start_run(run_, {}).says("was killed or crashed"));
-  EXPECT_EQ(read_run_record(folder_ / "run")->state, "completed");
+  EXPECT_EQ(read_run_record(folder_ / "run")->state, RunState::completed);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace espalier::test {
 namespace {
 
-RunConfig::Stability policy(const std::string& on_spike, Index window = 8) {
+RunConfig::Stability policy(SpikePolicy on_spike, Index window = 8) {
   RunConfig::Stability config;
   config.on_spike = on_spike;
   config.spike_window = window;
@@ -35,20 +35,21 @@ TEST(Median, OfOddAndEvenNumbers) {
 }
 
 TEST(SpikeGuard, ScoresAreMediansAndMedianDistances) {
-  SpikeGuard guard = seen_eight(policy("continue"));
+  SpikeGuard guard = seen_eight(policy(SpikePolicy::update));
   const Judgement judgement = guard.judge(3.5, std::exp(2.7));
   ASSERT_TRUE(judgement.scores);
   EXPECT_NEAR(judgement.scores->loss, (3.5 - 2.35) / (1.4826 * 0.2), 1e-12);
   EXPECT_NEAR(judgement.scores->gradient_norm, (2.7 - 0.7) / (1.4826 * 0.4), 1e-12);
   EXPECT_EQ(judgement.anomaly, Anomaly::none) << "3.9 and 3.4 are below 6";
-  EXPECT_EQ(seen_eight(policy("continue")).judge(4.2, 1).anomaly, Anomaly::spike) << "a loss of score 6.2";
-  EXPECT_EQ(seen_eight(policy("continue")).judge(2.3, std::exp(4.3)).anomaly, Anomaly::spike) << "a norm of score 6.1";
-  EXPECT_EQ(seen_eight(policy("continue")).judge(-100, 0).anomaly, Anomaly::none) << "falls are none";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(4.2, 1).anomaly, Anomaly::spike) << "a loss of score 6.2";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(2.3, std::exp(4.3)).anomaly, Anomaly::spike)
+      << "a norm of score 6.1";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(-100, 0).anomaly, Anomaly::none) << "falls are none";
 }
 
 // A device that knows the limits alone holds back the same steps.
 TEST(SpikeGuard, LimitsAreWhereSpikesBegin) {
-  const SpikeGuard guard = seen_eight(policy("continue"));
+  const SpikeGuard guard = seen_eight(policy(SpikePolicy::update));
   const UpdateLimits limits = guard.limits();
   EXPECT_NEAR(limits.loss, 2.35 + 6 * 1.4826 * 0.2, 1e-12);
   EXPECT_NEAR(limits.gradient_norm, std::exp(0.7 + 6 * 1.4826 * 0.4), 1e-9);
@@ -56,11 +57,11 @@ TEST(SpikeGuard, LimitsAreWhereSpikesBegin) {
   EXPECT_EQ(anomaly(limits.loss, limits.gradient_norm), Anomaly::none);
   EXPECT_EQ(anomaly(std::nextafter(limits.loss, 99), 1), Anomaly::spike);
   EXPECT_EQ(anomaly(2, std::nextafter(limits.gradient_norm, 1e9)), Anomaly::spike);
-  EXPECT_EQ(SpikeGuard(policy("continue")).limits().loss, HUGE_VAL) << "nothing is usual yet";
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::update)).limits().loss, HUGE_VAL) << "nothing is usual yet";
 }
 
 TEST(SpikeGuard, JudgesWhenHalfTheWindowIsFull) {
-  SpikeGuard guard(policy("skip"));
+  SpikeGuard guard(policy(SpikePolicy::skip));
   for (int i = 0; i < 4; ++i)
     EXPECT_FALSE(guard.judge(2, 1).scores) << "step " << i;
   const Judgement fifth = guard.judge(2, 1);
@@ -70,7 +71,7 @@ TEST(SpikeGuard, JudgesWhenHalfTheWindowIsFull) {
 
 // A series without scatter must not call every tremor a spike.
 TEST(SpikeGuard, SpreadsHaveAFloor) {
-  SpikeGuard guard(policy("skip"));
+  SpikeGuard guard(policy(SpikePolicy::skip));
   for (int i = 0; i < 8; ++i)
     guard.judge(4, 1);
   const Judgement judgement = guard.judge(4.12, 1.1);
@@ -81,17 +82,19 @@ TEST(SpikeGuard, SpreadsHaveAFloor) {
 
 TEST(SpikeGuard, APolicyDecidesWhatBecomesOfAStep) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(seen_eight(policy("continue")).judge(9, 1).action, StepAction::update);
-  EXPECT_EQ(seen_eight(policy("skip")).judge(9, 1).action, StepAction::skip);
-  EXPECT_EQ(seen_eight(policy("rollback")).judge(9, 1).action, StepAction::rollback);
-  EXPECT_EQ(SpikeGuard(policy("continue")).judge(nan, 1).action, StepAction::give_up) << "also in the first step";
-  EXPECT_EQ(SpikeGuard(policy("skip")).judge(1, nan).action, StepAction::skip);
-  EXPECT_EQ(SpikeGuard(policy("rollback", 0)).judge(1, 1 / 0.0).action, StepAction::rollback) << "with no window, too";
-  EXPECT_EQ(seen_eight(policy("skip", 0)).judge(1e30, 1e30).action, StepAction::update);
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(9, 1).action, StepAction::update);
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::skip)).judge(9, 1).action, StepAction::skip);
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::rollback)).judge(9, 1).action, StepAction::rollback);
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::update)).judge(nan, 1).action, StepAction::give_up)
+      << "also in the first step";
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::skip)).judge(1, nan).action, StepAction::skip);
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::rollback, 0)).judge(1, 1 / 0.0).action, StepAction::rollback)
+      << "with no window, too";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::skip, 0)).judge(1e30, 1e30).action, StepAction::update);
 }
 
 TEST(SpikeGuard, SkippedStepsDoNotCountAsUsualAndAreLimited) {
-  SpikeGuard guard = seen_eight(policy("skip"));
+  SpikeGuard guard = seen_eight(policy(SpikePolicy::skip));
   const nlohmann::json before = guard.state();
   EXPECT_EQ(guard.judge(9, 1).action, StepAction::skip);
   EXPECT_EQ(guard.state().at("losses"), before.at("losses"));
@@ -104,16 +107,16 @@ TEST(SpikeGuard, SkippedStepsDoNotCountAsUsualAndAreLimited) {
 }
 
 TEST(SpikeGuard, ItsStateGoesThroughTextBitForBit) {
-  SpikeGuard guard = seen_eight(policy("skip"));
+  SpikeGuard guard = seen_eight(policy(SpikePolicy::skip));
   guard.judge(9, 1);
-  SpikeGuard restored(policy("skip"));
+  SpikeGuard restored(policy(SpikePolicy::skip));
   restored.restore(nlohmann::json::parse(guard.state().dump()));
   EXPECT_EQ(restored.state(), guard.state());
   const auto a = guard.judge(2.123456789, 1.1).scores;
   const auto b = restored.judge(2.123456789, 1.1).scores;
   EXPECT_EQ(a->loss, b->loss);
   EXPECT_EQ(a->gradient_norm, b->gradient_norm);
-  SpikeGuard shorter(policy("skip", 4));
+  SpikeGuard shorter(policy(SpikePolicy::skip, 4));
   shorter.restore(guard.state());
   shorter.judge(2.3, 2);
   EXPECT_EQ(shorter.state().at("losses").size(), 4U) << "a window that was made shorter";

@@ -52,7 +52,7 @@ TEST(Stops, AreHeardInAValidation) {
       EXPECT_EQ(newest_checkpoint(config), step);
       EXPECT_EQ(last_line(config).at("step"), step);
       EXPECT_FALSE(last_line(config).contains("validation_loss"));
-      EXPECT_EQ(read_run_record(config.run.directory)->state, "preempted");
+      EXPECT_EQ(read_run_record(config.run.directory)->state, RunState::preempted);
       const Start again = start_run(config, {});
       EXPECT_EQ(again.outcome, TrainOutcome::completed);
       EXPECT_EQ(losses(config), losses(whole));

@@ -64,7 +64,7 @@ void expect_predicted_bytes(const RunConfig& config) {
 TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
   const SharedFolder folder("traffic");
   const RunConfig base = eight_layers(folder);
-  const std::vector<std::vector<std::string>> all = layouts_to_verify(base, world().size());
+  const std::vector<std::vector<std::string>> all = settings_to_verify(base, world().size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (world().size() == 8 && i % 2 == 1)
       continue;  // half of those of eight ranks

@@ -73,8 +73,8 @@ TEST(WorkLists, EveryFamilyHasTheLayoutsOfEightRanks) {
   const SharedFolder folder("work_family_layouts");
   for (const auto& [family, keys] : families()) {
     const RunConfig base = family_config(folder, keys);
-    for (const std::vector<std::string>& overrides : layouts_to_verify(base, 8))
-      EXPECT_NO_THROW(parse_run_config(to_toml(base), family, overrides, 8)) << text_of_layout(overrides);
+    for (const Layout& layout : layouts_to_verify(base, 8))
+      EXPECT_NO_THROW(parse_run_config(to_toml(base), family, settings_to_verify(layout), 8)) << layout.short_text();
   }
 }
 

@@ -120,7 +120,7 @@ inline const ProcessMesh& mesh_of(const RunConfig& config, const Communicator& c
 /// Layouts to verify without those of these ZeRO stages, where what is tested does not depend on them.
 inline std::vector<std::vector<std::string>> layouts_without_zero(const RunConfig& config, int world_size,
                                                                   std::initializer_list<int> stages) {
-  std::vector<std::vector<std::string>> layouts = layouts_to_verify(config, world_size);
+  std::vector<std::vector<std::string>> layouts = settings_to_verify(config, world_size);
   for (const int stage : stages)
     std::erase_if(layouts, [&](const std::vector<std::string>& overrides) {
       return std::ranges::count(overrides, fmt::format("parallel.zero_stage={}", stage)) > 0;

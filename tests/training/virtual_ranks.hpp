@@ -88,7 +88,7 @@ class VirtualRank {
     std::vector<std::string> names;
     for (const FlatArray& array : arrays_)
       for (const Parameter& parameter : store_.parameters())
-        names.push_back(stored_name(array.group, parameter));
+        names.push_back(tensor_name(array.group, parameter.spec.name));
     return names;
   }
 

@@ -3,6 +3,7 @@
 #include "training/checkpoint/state_to_write.hpp"
 
 #include "core/error.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "parallel/reduction/unique_ranges.hpp"
 
 namespace espalier {
@@ -19,7 +20,7 @@ std::vector<std::string> names_of(const std::vector<Parameter>& parameters, cons
   std::vector<std::string> names;
   for (const UniqueArray& array : arrays)
     for (const Parameter& parameter : parameters)
-      names.push_back(stored_name(array.array.group, parameter));
+      names.push_back(tensor_name(array.array.group, parameter.spec.name));
   return names;
 }
 

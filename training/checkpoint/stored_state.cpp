@@ -11,6 +11,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/tokens/token_loader.hpp"
+#include "models/declared_parameters.hpp"
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "training/config/data_files.hpp"
@@ -63,20 +64,25 @@ void require_model_of_tensors(const std::string& config, const CheckpointReader&
   if (const std::vector<BrokenRule> broken = broken_rules(shape); !broken.empty())
     throw std::runtime_error("\"config\": " + broken.front().sentence());
   const auto require_shape = [&](const std::string& name, const std::vector<Index>& wanted) {
-    const std::string stored = "weights/" + name;
+    const std::string stored = tensor_name(weights_group, name);
     if (!checkpoint.contains(stored) || checkpoint.tensor(stored).global_shape != wanted)
       throw std::runtime_error(fmt::format(
           "\"config\" needs {} of ({}), which is {}", name, fmt::join(wanted, ", "),
           checkpoint.contains(stored) ? fmt::format("({})", fmt::join(checkpoint.tensor(stored).global_shape, ", "))
                                       : "not there"));
   };
-  require_shape("embedding.token", {shape.vocab_size, shape.hidden_size});
-  if (shape.positions == Positions::learned)
-    require_shape("embedding.position", {shape.max_sequence_length, shape.hidden_size});
-  require_shape(fmt::format("h.{}.mlp.up.weight", shape.num_layers - 1), {shape.ffn_hidden_size, shape.hidden_size});
-  require_shape(fmt::format("h.{}.attention.key.weight", shape.num_layers - 1), {shape.kv_size(), shape.hidden_size});
-  if (checkpoint.contains(fmt::format("weights/h.{}.mlp.up.weight", shape.num_layers)))
-    throw std::runtime_error(fmt::format("\"config\" has {} layers, and the checkpoint has more", shape.num_layers));
+  const auto stored = std::ranges::count_if(checkpoint.tensors(), [](const TensorInfo& tensor) {
+    return tensor.name.starts_with(tensor_name(weights_group, ""));
+  });
+  if (shape.num_layers > stored)  // before parameters of so many are made
+    throw std::runtime_error(
+        fmt::format("\"config\" has {} layers, and the checkpoint has {} tensors", shape.num_layers, stored));
+  const std::vector<Parameter> wanted = whole_parameters(shape);
+  for (const Parameter& parameter : wanted)
+    require_shape(parameter.spec.name, parameter.spec.shape);
+  if (stored > std::ssize(wanted))
+    throw std::runtime_error(fmt::format("\"config\" has {} layers and {} tensors, and the checkpoint has {}",
+                                         shape.num_layers, wanted.size(), stored));
 }
 
 std::vector<IndexRange> passed_over_in(const json& state) {

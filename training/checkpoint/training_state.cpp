@@ -10,6 +10,7 @@
 #include "core/ops/finite.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/with_scalar_type.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/texts.hpp"
 #include "training/checkpoint/next_loss.hpp"
@@ -87,7 +88,7 @@ void require_tensors(const CheckpointReader& checkpoint, const std::vector<Param
     throw of_another_model(checkpoint, "", got, wanted);
   };
   for (const Parameter& parameter : parameters) {
-    const std::string name = stored_name("weights", parameter);
+    const std::string name = tensor_name(weights_group, parameter.spec.name);
     if (!checkpoint.contains(name))
       refuse("no tensor " + name, name + " " + shape_text(parameter.spec.shape));
     if (checkpoint.tensor(name).global_shape != parameter.spec.shape)
@@ -96,12 +97,13 @@ void require_tensors(const CheckpointReader& checkpoint, const std::vector<Param
   }
   std::set<std::string> expected;
   for (const std::string& tensor : model_tensors) {
-    expected.insert("weights/" + tensor);
-    if (!checkpoint.contains("weights/" + tensor))
-      refuse("no tensor weights/" + tensor, "all tensors of the model");
+    const std::string name = tensor_name(weights_group, tensor);
+    expected.insert(name);
+    if (!checkpoint.contains(name))
+      refuse("no tensor " + name, "all tensors of the model");
   }
   for (const TensorInfo& tensor : checkpoint.tensors())
-    if (tensor.name.starts_with("weights/") && !expected.contains(tensor.name))
+    if (tensor.name.starts_with(tensor_name(weights_group, "")) && !expected.contains(tensor.name))
       refuse("a tensor " + tensor.name + " that the model has not", "only the model's tensors");
 }
 

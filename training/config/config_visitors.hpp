@@ -16,7 +16,7 @@
 #include "models/presets.hpp"
 #include "training/config/run_config.hpp"
 
-// What run_config.cpp shows every key to.
+// What training/config/config_sections.hpp shows every key to.
 
 namespace espalier {
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/ops/attention_library.hpp"
 #include "core/types.hpp"
 #include "io/units.hpp"
 #include "training/config/run_layout.hpp"
@@ -26,10 +27,10 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
     warn("matmul", matmul, "has no fp64 matmuls", "another library multiplies");
   if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c.layout.precision))
     warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
-  if (c.run.attention == "cudnn" && !is_16_bits(c.layout.precision))
+  if (c.run.attention == to_string(AttentionLibrary::cudnn) && !is_16_bits(c.layout.precision))
     warn("attention", c.run.attention, "computes only in 16 bits", "our own kernels do its work");
   if (const std::string reason = why_not_cudnn(c);
-      !exec_is_host && !reason.empty() && c.run.attention != "own" && is_16_bits(c.layout.precision))
+      !exec_is_host && !reason.empty() && train_settings(c).cudnn_attention && is_16_bits(c.layout.precision))
     warnings.push_back(
         fmt::format("cuDNN cannot be used: {}; our own kernels compute attention, many times slower", reason));
 }
@@ -42,7 +43,7 @@ std::vector<std::string> compute_warnings(const RunConfig& c) {
     warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
                                    to_string(c.layout.precision)));
   if (!is_16_bits(c.layout.precision) &&
-      (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
+      (c.precision.residual != NumberType::compute || c.precision.gradient_reduction != NumberType::state))
     warnings.push_back(fmt::format(
         "precision.residual and precision.gradient_reduction do nothing: compute is {}, and so is the state",
         to_string(c.layout.precision)));

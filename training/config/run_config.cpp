@@ -14,8 +14,7 @@
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "io/config/toml_config.hpp"
-#include "models/layout_section.hpp"
-#include "models/model_section.hpp"
+#include "training/config/config_sections.hpp"
 #include "training/config/config_visitors.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/validate_config.hpp"
@@ -24,127 +23,8 @@
 namespace espalier {
 namespace {
 
-// As LargestModel; what is made of more factors is checked by validate_run_config().
-constexpr Index no_limit = std::numeric_limits<Index>::max();
-const IntegerRange positive{1, Index{1} << 50};
-const IntegerRange not_negative{0, Index{1} << 50};
-const IntegerRange degree{1, 1 << 20};
 constexpr double not_given = -1;
-const std::vector<std::string> state_or_compute = {"state", "compute"};
-const std::vector<std::string> document_modes = {"joined", "separate"};
-
-// Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
-// this list, so a key cannot be known to one and not to the other.
-template <class Config, class Visitor>
-void visit_keys(Config& c, Visitor&& v) {
-  v.section("model", "The shape. A preset sets all of it; single keys override.");
-  v.choice("preset", c.model.preset, trainable_preset_names(), "name of a shape");
-  v.preset(c.model);
-  visit_model(c.model.shape, v);
-
-  v.section("data", "Token files, made by `espalier data pack` (Megatron's, nanoGPT's and llm.c's are read too).");
-  v.strings("train", c.data.train, "files to train on, or patterns of files");
-  v.strings("validation", c.data.validation, "files to validate on");
-  v.text("tokenizer", c.data.tokenizer,
-         "the tokenizer of these files: a file or directory, copied into the run; \"\": that of --init-from, or bytes");
-  v.choice("documents", c.data.documents, document_modes,
-           "separate: a token sees no other document, and positions restart in each");
-  v.integer("document_end", c.data.document_end, {-1, LargestModel::vocabulary - 1},
-            "token id that ends documents in files that do not state them; -1: none");
-  v.reals("weights", c.data.weights, {0, 1e9}, "share of the samples that each entry of train gets; []: by size");
-  v.reals("epochs", c.data.epochs, {0, 1e9},
-          "instead of weights: how often each entry is read, relative to the others");
-  v.real("validation_fraction", c.data.validation_fraction, {0, 0.99},
-         "share of the documents of train that is held out for validation");
-  v.bytes("check_limit", c.data.check_limit, not_negative,
-          "each launch compares the files with their checksums, up to this total size");
-
-  v.section("batch", "");
-  visit_batch(c.layout, v);
-  v.integer("sequence_length", c.sequence_length, or_zero(ModelRange::positions),
-            "tokens per sequence; 0: max_sequence_length");
-
-  visit_parallel(c.layout, v);
-
-  v.section("precision",
-            "With 16-bit compute types, master weights, moments, gradients, mean and rstd, and losses are fp32.");
-  visit_compute(c.layout, v);
-  v.choice("residual", c.precision.residual, state_or_compute,
-           "type of the residual stream, also between stages; state: fp32 with 16-bit types");
-  v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
-           "type of gradients sent between replicas; state: fp32 with 16-bit types");
-  v.real("initial_loss_scale", c.precision.loss_scale.initial, {},
-         "fp16: initial factor of the loss, a power of two up to 2^32; halved at an overflow");
-  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {}, "fp16: lower bound of the scale, a power of two");
-  v.integer("loss_scale_growth_interval", c.precision.loss_scale.growth_interval, not_negative,
-            "fp16: steps without overflow before the scale doubles; 0: never");
-
-  v.section("optimizer", "AdamW, without weight decay of biases and norms.");
-  v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");
-  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38},
-         "end of the decay; not given: a tenth of the peak");
-  v.choice("schedule", c.optimizer.schedule, all_learning_rate_shapes, "decay after the linear warm-up");
-  v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
-  v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last");
-  v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1},
-         "warmup_stable_decay: share of steps before the decay");
-  v.real("beta1", c.optimizer.adamw.beta1, {0, 1, false, true}, "decay rate of the first moment");
-  v.real("beta2", c.optimizer.adamw.beta2, {0, 1, false, true}, "decay rate of the second moment");
-  v.real("eps", c.optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
-  v.real("weight_decay", c.optimizer.adamw.weight_decay, {0, 1e3}, "decoupled weight decay");
-  v.real("clip_grad_norm", c.optimizer.clip_grad_norm, {0, 1e30}, "largest global gradient norm; 0: no clipping");
-
-  v.section("checkpoint", "");
-  v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
-  v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "newest complete checkpoints to keep");
-  v.integer("keep_every", c.checkpoint.keep_every, not_negative,
-            "also keep checkpoints at multiples of these steps; 0: none");
-  v.boolean("async", c.checkpoint.async, "copy the state in memory and write it during the next steps");
-  v.boolean("check_loss", c.checkpoint.check_loss,
-            "store the loss of the next samples at a save, compare it on a resume");
-  v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "consecutive ranks that write one file, in turns");
-
-  v.section("stability", "Spikes and slow ranks (docs/stability.md).");
-  v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-           "continue: record it; skip: no update; rollback: return to the last checkpoint and skip these samples");
-  v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
-            "number of steps that a step is compared with; 0: only values that are not finite are spikes");
-  v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true}, "robust z-score of a spike");
-  v.integer("max_skips", c.stability.max_skips, not_negative, "skips in a row; one more ends the run (5)");
-  v.integer("max_rollbacks", c.stability.max_rollbacks, not_negative,
-            "rollbacks without a new checkpoint; one more ends the run (5)");
-  v.integer("keep_incidents", c.stability.keep_incidents, not_negative, "spikes to keep for a replay, in incidents/");
-  v.integer("straggler_window", c.stability.straggler_window, not_negative,
-            "steps over which the work of ranks is compared; 0: off");
-  v.real("straggler_threshold", c.stability.straggler_threshold, {0, 1e6, true},
-         "a rank slower than its peers by this share, twice in a row, is reported");
-
-  v.section("run", "");
-  v.text("directory", c.run.directory, "directory for all files of the run");
-  v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: set by tokens");
-  v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: set by steps");
-  v.seconds("max_duration", c.run.max_duration, {0, 1e12}, "save and stop after this time (\"2h\"); 0: never");
-  v.integer("seed", c.run.seed, {0, no_limit}, "of weights and data order");
-  v.integer("log_interval", c.run.log_interval, positive, "steps between console lines");
-  v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between validations; 0: only at the end");
-  v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences; 0: all");
-  v.integer("sample_interval", c.run.sample_interval, not_negative, "steps between samples of text; 0: none");
-  v.strings("sample_prompts", c.run.sample_prompts, "texts to continue; []: one sample without a prompt");
-  v.integer("sample_tokens", c.run.sample_tokens, positive, "tokens of a sample, each a forward pass");
-  v.real("sample_temperature", c.run.sample_temperature, {0, 1000}, "0: always the most likely token");
-  v.boolean("metrics_csv", c.run.metrics_csv, "also write the metrics as metrics.csv");
-  v.boolean("tensorboard", c.run.tensorboard, "write events for TensorBoard into tensorboard/");
-  v.bytes("device_memory", c.run.device_memory, not_negative, "memory budget of a rank (\"16G\"); 0: none");
-  v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, words_of(all_matmul_libraries, {"auto"}), "GEMM library; auto: by CPU");
-  v.choice("attention", c.run.attention, words_of(all_attention_libraries, {"auto"}),
-           "attention kernels; auto: cuDNN if built in");
-  v.boolean("cuda_graphs", c.run.cuda_graphs, "GPUs: launch the kernels of a layer together");
-  v.text("cluster", c.run.cluster,
-         "cluster file or preset for predicted times (espalier bench machine); \"\": a rough guess");
-  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is traced, into trace/");
-  v.integer("trace_steps", c.run.trace_steps, not_negative, "number of traced steps; 0: none");
-}
+constexpr Index no_limit = std::numeric_limits<Index>::max();
 
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +28,25 @@ struct LossScaleConfig {
   bool operator==(const LossScaleConfig&) const = default;
 };
 
+/// One of the two types of a run with 16-bit compute types: that of the state, fp32, or the 16-bit one.
+enum class NumberType { state, compute };
+inline constexpr std::array all_number_types{NumberType::state, NumberType::compute};
+inline const char* to_string(NumberType type) { return type == NumberType::state ? "state" : "compute"; }
+
+/// Whether attention goes over the borders of documents.
+enum class DocumentMode { joined, separate };
+inline constexpr std::array all_document_modes{DocumentMode::joined, DocumentMode::separate};
+inline const char* to_string(DocumentMode mode) { return mode == DocumentMode::joined ? "joined" : "separate"; }
+
+/// What happens to the step of a spike.
+enum class SpikePolicy { update, skip, rollback };
+inline constexpr std::array all_spike_policies{SpikePolicy::update, SpikePolicy::skip, SpikePolicy::rollback};
+inline const char* to_string(SpikePolicy policy) {
+  return policy == SpikePolicy::update ? "continue" : policy == SpikePolicy::skip ? "skip" : "rollback";
+}
+
 /// Every knob of a run. Sections and keys are those of the TOML file; docs/config.md is written from the comments that
-/// run_config.cpp gives each key.
+/// config_sections.hpp gives each key.
 struct RunConfig {
   struct Model {
     std::string preset = "byte-1m";
@@ -39,8 +57,8 @@ struct RunConfig {
     std::vector<std::string> train;
     std::vector<std::string> validation;
     std::string tokenizer;  ///< file or directory; empty: training/loop/run_tokenizer.hpp
-    std::string documents = "joined";
-    bool separates_documents() const { return documents == "separate"; }
+    DocumentMode documents = DocumentMode::joined;
+    bool separates_documents() const { return documents == DocumentMode::separate; }
     Index document_end = -1;  ///< a token id; -1: none
     std::vector<double>
         weights;  ///< of the entries of train, at most one of the two lists; empty: one set of all files
@@ -60,8 +78,8 @@ struct RunConfig {
   Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
 
   struct Precision {
-    std::string residual = "compute";
-    std::string gradient_reduction = "state";
+    NumberType residual = NumberType::compute;
+    NumberType gradient_reduction = NumberType::state;
     LossScaleConfig loss_scale;  ///< fp16 only
   } precision;
 
@@ -86,7 +104,7 @@ struct RunConfig {
   } checkpoint;
 
   struct Stability {
-    std::string on_spike = "continue";
+    SpikePolicy on_spike = SpikePolicy::update;
     Index spike_window = 128;  ///< steps; 0: spikes are not looked for
     double spike_threshold = 8;
     Index max_skips = 10;

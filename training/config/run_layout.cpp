@@ -9,6 +9,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "core/ops/attention_library.hpp"
 #include "core/types.hpp"
 #include "models/layout_rules.hpp"
 #include "models/part_layers.hpp"
@@ -39,11 +40,11 @@ TrainingTypes types_of(const RunConfig& config) {
 }
 
 TrainSettings train_settings(const RunConfig& config) {
-  return {.rounds_gradients = config.precision.gradient_reduction == "compute",
-          .fp32_residual = config.precision.residual == "state",
+  return {.rounds_gradients = config.precision.gradient_reduction == NumberType::compute,
+          .fp32_residual = config.precision.residual == NumberType::state,
           .separate_documents = config.data.separates_documents(),
           .copies_state = config.checkpoint.async,
-          .cudnn_attention = config.run.attention != "own"};
+          .cudnn_attention = config.run.attention != to_string(AttentionLibrary::own)};
 }
 
 UnitBuffers unit_buffers(const Layout& layout, int stage) {

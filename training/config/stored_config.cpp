@@ -120,7 +120,7 @@ RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& 
   Index micro_batch = 0;
   reader.read("batch", "sequence_length", length);
   reader.read("batch", "micro_batch_size", micro_batch);
-  std::string documents = "joined";  // also of what was imported, and of older versions
+  std::string documents = to_string(DocumentMode::joined);  // also of what was imported, and of older versions
   Index document_end = -1;
   reader.read("data", "documents", documents);
   reader.read("data", "document_end", document_end);

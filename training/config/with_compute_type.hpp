@@ -39,7 +39,8 @@ auto with_compute_type(Precision precision, const F& f) {
 /// f.operator()<P>() for the precision of a config: with_precision(config, [&]<class P>() { ... }).
 template <class F>
 auto with_precision(const RunConfig& config, const F& f) {
-  return with_mixed_precision(compute_type_of(config.layout.precision), config.precision.residual == "state", f);
+  return with_mixed_precision(compute_type_of(config.layout.precision), config.precision.residual == NumberType::state,
+                              f);
 }
 
 }  // namespace espalier

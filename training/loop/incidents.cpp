@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
@@ -42,7 +44,7 @@ nlohmann::ordered_json to_json(const Incident& incident) {
                                  {"format_version", 1},
                                  {"step", incident.step},
                                  {"anomaly", to_string(incident.anomaly)},
-                                 {"policy", incident.policy},
+                                 {"policy", to_string(incident.policy)},
                                  {"loss", incident.loss},
                                  {"gradient_norm", incident.gradient_norm}};
   if (incident.scores) {
@@ -68,7 +70,12 @@ Incident from_json(const nlohmann::json& json) {
   incident.anomaly = anomaly == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;
   if (anomaly != to_string(incident.anomaly))
     refuse_field("anomaly", json.at("anomaly"), "spike or non_finite");
-  incident.policy = field<std::string>(json, "policy");
+  const auto policy = field<std::string>(json, "policy");
+  const auto known =
+      std::ranges::find(all_spike_policies, policy, [](SpikePolicy each) { return std::string(to_string(each)); });
+  if (known == all_spike_policies.end())
+    refuse_field("policy", json.at("policy"), "continue, skip or rollback");
+  incident.policy = *known;
   incident.loss = number_field(json, "loss");
   incident.gradient_norm = number_field(json, "gradient_norm");
   if (json.contains("loss_score"))
@@ -83,9 +90,9 @@ Incident from_json(const nlohmann::json& json) {
 }
 
 std::string consequence(const Incident& incident) {
-  if (incident.policy == "skip")
+  if (incident.policy == SpikePolicy::skip)
     return "no update";
-  if (incident.policy == "rollback")
+  if (incident.policy == SpikePolicy::rollback)
     return "no update, back to the last checkpoint";
   return incident.anomaly == Anomaly::spike ? "the run continues" : "the run ends";
 }

@@ -17,7 +17,7 @@ namespace espalier {
 struct Incident {
   Index step = 0;
   Anomaly anomaly = Anomaly::none;
-  std::string policy;  ///< stability.on_spike
+  SpikePolicy policy = SpikePolicy::update;
   double loss = 0;
   double gradient_norm = 0;
   std::optional<SpikeScores> scores;

@@ -58,8 +58,8 @@ std::vector<std::string> changes_to(const std::string& config, const Path& run_d
 
 // A launch that was stopped and has done no step has come no further, either.
 bool ended_well(const RunRecord& record, Index from_step) {
-  if (record.state != "preempted")
-    return record.state == "completed";
+  if (record.state != RunState::preempted)
+    return record.state == RunState::completed;
   try {
     return steps_done_in(record.details).value_or(from_step + 1) > from_step;
   } catch (const std::runtime_error&) {  // edited

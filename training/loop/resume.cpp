@@ -202,20 +202,21 @@ Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, 
 void require_nothing_lost(const RunConfig& config, const EarlierRun& earlier) {
   const Path run = config.run.directory;
   const std::optional<RunRecord> record = read_run_record(run);
-  const bool ended_saved = record && (record->state == "completed" || record->state == "preempted");
+  const bool ended_saved = record && (record->state == RunState::completed || record->state == RunState::preempted);
   const bool has_saved = earlier.checkpoint_interval > 0 && earlier.steps > 2 * earlier.checkpoint_interval;
   if (!ended_saved && !has_saved)
     return;
-  throw Error(ExitCode::checkpoint,
-              {.what = record && record->state == "completed" ? "this run is completed, but its checkpoints are gone"
+  throw Error(
+      ExitCode::checkpoint,
+      {.what = record && record->state == RunState::completed ? "this run is completed, but its checkpoints are gone"
                                                               : "this run has saved a checkpoint, but it is gone",
-               .where = (run / RunFolder::checkpoints).string(),
-               .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", record->state)
-                                  : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
-                                                counted(earlier.steps, "step"), earlier.checkpoint_interval),
-               .wanted = "a checkpoint; the run does not start over by itself",
-               .todo = "restore the checkpoint, or start over: in another run.directory, or here with --resume never, "
-                       "which renames the records of this run"});
+       .where = (run / RunFolder::checkpoints).string(),
+       .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", to_string(record->state))
+                          : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
+                                        counted(earlier.steps, "step"), earlier.checkpoint_interval),
+       .wanted = "a checkpoint; the run does not start over by itself",
+       .todo = "restore the checkpoint, or start over: in another run.directory, or here with --resume never, "
+               "which renames the records of this run"});
 }
 
 // A run that left no checkpoint gives its place to the same run, or to another on request.

@@ -40,7 +40,7 @@ std::string RunFiles::take_directory() {
       note_(unfinished->text);
       if (const std::string progress = progress_in(path_, true); !progress.empty())
         note_(progress);
-    } else if (const auto& previous = directory_->previous(); previous && previous->state == "failed") {
+    } else if (const auto& previous = directory_->previous(); previous && previous->state == RunState::failed) {
       note_("the previous launch failed: " + previous->cause);
     }
   });
@@ -91,7 +91,7 @@ void RunFiles::set_aside_records() const {
 }
 
 bool RunFiles::was_completed() const {
-  const bool here = is_root_ && directory_->previous() && directory_->previous()->state == "completed";
+  const bool here = is_root_ && directory_->previous() && directory_->previous()->state == RunState::completed;
   return all_reduce(world_, Index{here ? 1 : 0}, ReduceOp::max) > 0;
 }
 
@@ -121,9 +121,9 @@ void RunFiles::end_launch(TrainOutcome outcome, const std::string& cause) {
   if (!is_root_)
     return;
   if (outcome == TrainOutcome::completed)
-    directory_->finish(RunEnd::completed);
+    directory_->finish(RunState::completed);
   else
-    directory_->finish(RunEnd::preempted, cause);
+    directory_->finish(RunState::preempted, cause);
 }
 
 void RunFiles::open_records(Index step) {

@@ -212,7 +212,7 @@ class Launch {
       files_.update(details_of(facts));
     files_.open_records(resumed_step);
     Loop loop(run_, events_, trainer, saver, *prediction_, gemm_rate_, peak_rate_, tokenizer_.tokenizer.get());
-    if (config.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
+    if (config.stability.on_spike == SpikePolicy::rollback && (resumed_step == 0 || options_.resume != "auto"))
       loop.save();  // there is none of this run yet that it could go back to
     if (resumed_step >= config.total_steps())
       nothing_left(loop, saver, trainer);

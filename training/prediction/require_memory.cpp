@@ -63,7 +63,7 @@ std::vector<MemoryNeed> leaner_settings(const RunConfig& config, int ranks) {
       [](RunConfig& c) { c.layout.keep_gathered = false; },
       [](RunConfig& c) { c.layout.sequence_parallel = true; },
       [](RunConfig& c) { c.layout.precision = Precision::bf16; },
-      [](RunConfig& c) { c.precision.residual = "compute"; },
+      [](RunConfig& c) { c.precision.residual = NumberType::compute; },
       [](RunConfig& c) { c.checkpoint.async = false; },
       [](RunConfig& c) { c.layout.schedule = ScheduleKind::one_f_one_b; },
       [](RunConfig& c) { c.layout.schedule = ScheduleKind::sequential; },
@@ -171,14 +171,15 @@ std::string device_memory_text() {
 MemoryNeed least_memory(const RunConfig& config, int ranks) {
   struct Types {
     Precision compute;
-    const char* gradient_reduction;
+    NumberType gradient_reduction;
   };
   const Precision half = config.layout.precision == Precision::fp16 ? Precision::fp16 : Precision::bf16;
-  const Types all_types[] = {{half, "state"}, {half, "compute"}, {Precision::fp32, "state"}};
+  const Types all_types[] = {
+      {half, NumberType::state}, {half, NumberType::compute}, {Precision::fp32, NumberType::state}};
   RunConfig lean = config;
   lean.layout.micro_batch = 1;
   lean.checkpoint.async = false;
-  lean.precision.residual = "compute";
+  lean.precision.residual = NumberType::compute;
   MemoryNeed least = need_of(config, ranks);
   for (RunConfig other : meshes(lean, ranks)) {
     // 16-bit weights and fp32 gradients, shared evenly: where these are too much, the rest is.

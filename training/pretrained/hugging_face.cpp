@@ -7,6 +7,7 @@
 #include "core/tensor.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/checkpoint_index.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
@@ -70,7 +71,8 @@ Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, co
     data.resize(tensor_bytes(parameter.shape, type));
     weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
     require_finite_weights(type, data, ExitCode::data, from, parameter.part.tensor);
-    const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
+    const TensorBlock block =
+        whole_tensor(tensor_name(weights_group, parameter.name), type, parameter.shape, data.data());
     place.completes = &parameter == &weights.parameters().back();
     records.push_back(write_shard(partial, place, {&block, 1}));
     ++place.turn;
@@ -89,7 +91,7 @@ ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {
   plan.model.config = stored_model(checkpoint);
   plan.model.architecture = architecture_of(plan.model.config);
   for (const HuggingFaceParameter& parameter : hugging_face_parameters(plan.model)) {
-    const std::string stored = "weights/" + parameter.name;
+    const std::string stored = tensor_name(weights_group, parameter.name);
     if (checkpoint.tensor(stored).global_shape != parameter.shape)
       throw Error(ExitCode::checkpoint, {.what = "a tensor of the checkpoint does not match its model",
                                          .where = checkpoint.path().string(),
@@ -115,7 +117,7 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
       const HuggingFaceParameter& parameter = parameters[next];
       const std::size_t row = tensor_bytes({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
       unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
-      checkpoint.read("weights/" + parameter.name, parameter.shape, planned.type, place);
+      checkpoint.read(tensor_name(weights_group, parameter.name), parameter.shape, planned.type, place);
     }
     require_finite_weights(planned.type, tensor, ExitCode::checkpoint, checkpoint.path(), planned.name);
     if (!parameters[next - 1].part.transposed) {

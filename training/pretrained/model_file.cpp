@@ -18,7 +18,8 @@
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "models/presets.hpp"
-#include "training/config/run_config.hpp"
+#include "training/config/config_sections.hpp"
+#include "training/config/run_layout.hpp"
 
 namespace espalier {
 namespace {
@@ -110,19 +111,16 @@ class ModelReader {
       planned.sequence_length = length;
   }
 
-  // Which words there are is for `train` to say.
   void read_settings(PlannedModel& planned) {
-    const auto is = [&](const char* section, const char* key, const char* wanted) {
-      std::string word;
-      reader_.read(section, key, word);
-      return word == wanted;
-    };
-    reader_.read("precision", "compute", planned.precision);
-    planned.settings = {.rounds_gradients = is("precision", "gradient_reduction", "compute"),
-                        .fp32_residual = is("precision", "residual", "state"),
-                        .separate_documents = is("data", "documents", "separate"),
-                        .cudnn_attention = !is("run", "attention", "own")};
-    reader_.read("checkpoint", "async", planned.settings.copies_state);
+    RunConfig config;
+    KeyReader keys(reader_);
+    visit_data(config.data, keys);
+    keys.section("precision", "");
+    reader_.read("precision", "compute", planned.precision);  // also those that only the planner knows
+    visit_precision(config.precision, keys);
+    visit_checkpoint(config.checkpoint, keys);
+    visit_run(config.run, keys);
+    planned.settings = train_settings(config);
   }
 
   ConfigReader reader_;

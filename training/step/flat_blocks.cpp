@@ -7,6 +7,7 @@
 #include "core/ops/finite.hpp"
 #include "core/shard_boxes.hpp"
 #include "core/with_scalar_type.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 
 namespace espalier {
 namespace {
@@ -35,8 +36,8 @@ void want(std::vector<WantedBox>& boxes, const std::vector<Parameter>& parameter
   const auto element_bytes = static_cast<Index>(size_of(array.type));
   for (const Parameter& parameter : parameters)
     for_each_box(parameter, array.held, parameter.flat_range(), [&](const ShardBox& box, Index position) {
-      boxes.push_back(
-          {stored_name(array.group, parameter), box.start, box.count, array.type, host + position * element_bytes});
+      boxes.push_back({tensor_name(array.group, parameter.spec.name), box.start, box.count, array.type,
+                       host + position * element_bytes});
     });
 }
 
@@ -60,10 +61,6 @@ void require_finite(const ExecSpace& exec, const CheckpointReader& checkpoint, c
 
 }  // namespace
 
-std::string stored_name(const std::string& group, const Parameter& parameter) {
-  return fmt::format("{}/{}", group, parameter.spec.name);
-}
-
 std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray& array,
                                          const void* host, const std::vector<IndexRange>& unique) {
   const auto element_bytes = static_cast<Index>(size_of(array.type));
@@ -71,12 +68,12 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
   for (const Parameter& parameter : parameters)
     for (const IndexRange& run : unique) {
       const Index visited = for_each_box(parameter, array.held, run, [&](const ShardBox& box, Index position) {
-        blocks.push_back({stored_name(array.group, parameter), array.type, parameter.spec.shape, box.start, box.count,
-                          static_cast<const unsigned char*>(host) + position * element_bytes});
+        blocks.push_back({tensor_name(array.group, parameter.spec.name), array.type, parameter.spec.shape, box.start,
+                          box.count, static_cast<const unsigned char*>(host) + position * element_bytes});
       });
       ESPALIER_ASSERT(visited == intersection(parameter.flat_range(), run).size(),
                       fmt::format("espalier::blocks_to_write: elements of {} are to be written here but not held",
-                                  stored_name(array.group, parameter)));
+                                  tensor_name(array.group, parameter.spec.name)));
     }
   return blocks;
 }
@@ -92,7 +89,7 @@ std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray&
     if (place < run.size()) {
       for (const Parameter& parameter : parameters)
         if (intersection(parameter.flat_range(), {run.begin + place, run.begin + place + 1}).size() > 0)
-          return stored_name(array.group, parameter);
+          return tensor_name(array.group, parameter.spec.name);
       return array.group;  // between two parameters
     }
     place -= run.size();

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/parameter.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_writer.hpp"
 
@@ -44,11 +45,8 @@ struct FlatArray {
 
 template <class T>
 FlatArray weights_of(const ParameterStore<T>& store) {
-  return {"weights", store.weights().values(), store.weights().held()};
+  return {weights_group, store.weights().values(), store.weights().held()};
 }
-
-/// "exp_avg/h.3.mlp.up.weight"
-std::string stored_name(const std::string& group, const Parameter& parameter);
 
 /// The boxes of logical tensors that `unique`, runs of the flat arrays within array.held, covers: what this rank
 /// writes. They point into `host`, a copy of the array. Padding between parameters is in no box.

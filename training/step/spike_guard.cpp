@@ -85,8 +85,8 @@ Judgement SpikeGuard::judge(double loss, double gradient_norm) {
     if (!is_within(limits(), loss, gradient_norm))
       judgement.anomaly = Anomaly::spike;
   }
-  if (judgement.anomaly != Anomaly::none && config_.on_spike != "continue")
-    judgement.action = config_.on_spike == "skip" ? StepAction::skip : StepAction::rollback;
+  if (judgement.anomaly != Anomaly::none && config_.on_spike != SpikePolicy::update)
+    judgement.action = config_.on_spike == SpikePolicy::skip ? StepAction::skip : StepAction::rollback;
   else if (judgement.anomaly == Anomaly::non_finite)
     judgement.action = StepAction::give_up;
   if (judgement.action == StepAction::skip) {

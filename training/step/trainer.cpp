@@ -143,7 +143,7 @@ void Trainer::read_results(StepReport& report, const std::function<bool()>& stop
 }
 
 void Trainer::give_up(const StepReport& report) const {
-  const bool skips = config_.stability.on_spike == "skip";
+  const bool skips = config_.stability.on_spike == SpikePolicy::skip;
   throw Error(ExitCode::numerical,
               {.what = skips ? fmt::format("the training diverged: more than {} steps in a row would be skipped",
                                            config_.stability.max_skips)

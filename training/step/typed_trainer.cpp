@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "parallel/reduction/unique_ranges.hpp"
 #include "training/config/with_compute_type.hpp"
 #include "training/prediction/predict_memory.hpp"
@@ -56,8 +57,9 @@ TypedTrainer<P>::TypedTrainer(const ExecSpace& exec, const RunConfig& config, co
       squared_norm_(exec, norm_ranges(store_.gradients(), unique_owned_)),
       times_(exec_, mesh.world(), model_.tensor().enqueued()) {
   constexpr bool has_own_residual = !std::is_same_v<Residual<P>, Compute<P>>;
-  ESPALIER_ASSERT(has_own_residual == (has_master_weights<Compute<P>> && config.precision.residual == "state"),
-                  "the trainer's residual stream is of another type than the config's");
+  ESPALIER_ASSERT(
+      has_own_residual == (has_master_weights<Compute<P>> && config.precision.residual == NumberType::state),
+      "the trainer's residual stream is of another type than the config's");
   model_.use_graphs(config.run.cuda_graphs);
   model_.overwrite_layer_gradients(!reducer_.plan().units.empty());
   model_.set_dropout_seed(static_cast<std::uint64_t>(config.run.seed));
@@ -100,10 +102,10 @@ TrainedArrays TypedTrainer<P>::arrays() const {
   const FlatArray weights = weights_of(store_);
   return {.weights = weights,
           .master_weights = has_master_weights<Compute<P>>
-                                ? FlatArray("weights", optimizer_.master_weights(), optimizer_.owned())
+                                ? FlatArray(weights_group, optimizer_.master_weights(), optimizer_.owned())
                                 : weights,
-          .exp_avg = {"exp_avg", optimizer_.exp_avg(), optimizer_.owned()},
-          .exp_avg_sq = {"exp_avg_sq", optimizer_.exp_avg_sq(), optimizer_.owned()},
+          .exp_avg = {exp_avg_group, optimizer_.exp_avg(), optimizer_.owned()},
+          .exp_avg_sq = {exp_avg_sq_group, optimizer_.exp_avg_sq(), optimizer_.owned()},
           .gradients = {"gradients", store_.gradients().values(), store_.gradients().held()},
           .flat_size = store_.flat_size()};
 }

@@ -6,82 +6,88 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
-#include "core/error.hpp"
+#include "models/layout_rules.hpp"
 #include "parallel/mesh/mesh_layout.hpp"
-#include "training/config/run_layout.hpp"
 
 namespace espalier {
+namespace {
 
-std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size) {
-  std::vector<std::vector<std::string>> all;
+std::vector<std::string> settings_of_parallel(const Layout& layout) {
+  std::vector<std::string> settings = settings_of(layout);
+  std::erase_if(settings, [](const std::string& setting) { return !setting.starts_with("parallel."); });
+  return settings;
+}
+
+// With the virtual stages of each; those with several come last.
+std::vector<std::pair<ScheduleKind, int>> schedules_of(const ModelConfig& model, int pipeline) {
+  if (pipeline == 1)
+    return {{ScheduleKind::one_f_one_b, 1}};
+  std::vector<std::pair<ScheduleKind, int>> schedules;
+  for (const ScheduleKind kind : schedule_kinds_with_lists())
+    if (const int chunks = allowed_chunks(kind).least; chunks == 1 || has_layer_for_each_part(model, pipeline, chunks))
+      schedules.emplace_back(kind, chunks);
+  std::ranges::stable_sort(schedules, {}, &std::pair<ScheduleKind, int>::second);
+  return schedules;
+}
+
+}  // namespace
+
+std::vector<Layout> layouts_to_verify(const RunConfig& config, int world_size) {
+  std::vector<Layout> all;
   for (const MeshLayout& mesh : layouts_by_distance(world_size, PerAxis::degrees(1, world_size, 1))) {
-    const int tensor = mesh.degree(Axis::tp);
-    const int data = mesh.degree(Axis::dp);
-    const int pipeline = mesh.degree(Axis::pp);
-    std::vector<std::pair<std::string, int>> schedules = {{"1f1b", 1}};
-    if (pipeline > 1)
-      schedules = {{"sequential", 1}, {"gpipe", 1}, {"1f1b", 1}, {"zero_bubble", 1}};
-    if (pipeline > 1 && 2 * pipeline <= config.model.shape.num_layers)
-      schedules.emplace_back("interleaved", 2);
-    const auto add = [&](const std::string& schedule, int chunks, int zero, bool sequence_parallel, int node,
-                         bool keep_gathered = false) {
-      all.push_back({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
-                     fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.schedule={}", schedule),
-                     fmt::format("parallel.virtual_stages={}", chunks), fmt::format("parallel.zero_stage={}", zero),
-                     fmt::format("parallel.sequence_parallel={}", sequence_parallel ? "true" : "false"),
-                     fmt::format("parallel.keep_gathered={}", keep_gathered ? "true" : "false"),
-                     fmt::format("parallel.shard_over={}", node > 0 ? "node" : "all"),
-                     fmt::format("emulate.ranks_per_node={}", node), "parallel.layers_per_stage=[]",
-                     "parallel.assignment=consecutive"});
+    Layout layout = config.layout;
+    layout.tensor = mesh.degree(Axis::tp);
+    layout.data = mesh.degree(Axis::dp);
+    layout.pipeline = mesh.degree(Axis::pp);
+    layout.assignment = Assignment::consecutive;
+    layout.layers.clear();
+    const auto add = [&](std::pair<ScheduleKind, int> schedule, int zero, bool rows, ShardOver over, bool keep) {
+      std::tie(layout.schedule, layout.virtual_stages) = schedule;
+      layout.zero_stage = zero;
+      layout.sequence_parallel = rows;
+      layout.shard_over = over;
+      layout.shard_replicas = over == ShardOver::node ? layout.data / 2 : 0;
+      layout.keep_gathered = keep;
+      all.push_back(layout);
     };
-    for (const auto& [schedule, chunks] : schedules)
-      for (int zero = 0; zero <= Layout{.data = data, .zero_stage = 3}.acting_zero_stage(); ++zero)
-        for (int rows = 0; rows <= (tensor > 1 ? 1 : 0); ++rows)
-          add(schedule, chunks, zero, rows == 1, 0);
-    if (data > 1)
-      add(schedules.back().first, schedules.back().second, 3, tensor > 1, 0, true);
-    // Half of the replicas on a node.
-    for (int zero = 1; zero <= 3 && data % 2 == 0 && data > 2; ++zero)
-      add("1f1b", 1, zero, tensor > 1, tensor * data / 2);
+    const std::vector<std::pair<ScheduleKind, int>> schedules = schedules_of(config.model.shape, layout.pipeline);
+    const bool has_tensor = layout.tensor > 1;
+    for (const auto& schedule : schedules)
+      for (int zero = 0; zero <= (layout.data > 1 ? 3 : 0); ++zero)
+        for (int rows = 0; rows <= (has_tensor ? 1 : 0); ++rows)
+          add(schedule, zero, rows == 1, ShardOver::all, false);
+    if (layout.data > 1)
+      add(schedules.back(), 3, has_tensor, ShardOver::all, true);
+    for (int zero = 1; zero <= 3 && layout.data % 2 == 0 && layout.data > 2; ++zero)
+      add({ScheduleKind::one_f_one_b, 1}, zero, has_tensor, ShardOver::node, false);
   }
   return all;
 }
 
-std::string text_of_layout(const std::vector<std::string>& overrides) {
-  const auto value = [&](const std::string& key) {
-    const std::string head = "parallel." + key + "=";
-    const auto found = std::ranges::find_if(overrides, [&](const std::string& text) { return text.starts_with(head); });
-    ESPALIER_ASSERT(found != overrides.end(), "a layout to verify names all that its text has");
-    return found->substr(head.size());
-  };
-  Layout layout;
-  layout.tensor = std::stoi(value("tensor"));
-  layout.data = std::stoi(value("data"));
-  layout.pipeline = std::stoi(value("pipeline"));
-  layout.schedule = parse_schedule_kind(value("schedule")).value();
-  layout.virtual_stages = std::stoi(value("virtual_stages"));
-  layout.zero_stage = std::stoi(value("zero_stage"));
-  layout.keep_gathered = value("keep_gathered") == "true";
-  layout.sequence_parallel = value("sequence_parallel") == "true";
-  layout.shard_replicas = value("shard_over") == "node" ? layout.data / 2 : 0;
-  return layout.short_text();
+std::vector<std::string> settings_to_verify(const Layout& layout) {
+  std::vector<std::string> settings = settings_of_parallel(layout);
+  settings.push_back(fmt::format("emulate.ranks_per_node={}", layout.tensor * layout.shard_replicas));
+  return settings;
 }
 
-std::vector<std::string> one_rank_overrides() {
-  return {"parallel.tensor=1",
-          "parallel.pipeline=1",
-          "parallel.data=0",
-          "parallel.zero_stage=0",
-          "parallel.virtual_stages=1",
-          "parallel.sequence_parallel=false",
-          "parallel.keep_gathered=false",
-          "parallel.shard_over=all",
-          "parallel.layers_per_stage=[]",
-          "parallel.schedule=1f1b",
-          "parallel.assignment=consecutive",
-          "parallel.recompute_per_stage=[]"};
+std::vector<std::vector<std::string>> settings_to_verify(const RunConfig& config, int world_size) {
+  std::vector<std::vector<std::string>> all;
+  for (const Layout& layout : layouts_to_verify(config, world_size))
+    all.push_back(settings_to_verify(layout));
+  return all;
+}
+
+std::vector<std::string> one_rank_settings() {
+  Layout layout;
+  layout.data = 0;
+  std::vector<std::string> settings = settings_of_parallel(layout);
+  std::erase_if(settings, [](const std::string& setting) {
+    return setting.starts_with("parallel.recompute=") || setting.starts_with("parallel.order=");
+  });
+  return settings;
 }
 
 std::string broken_part(InjectedFault fault) {

@@ -10,15 +10,19 @@
 
 namespace espalier {
 
-/// Every layout that a world of this size allows, as overrides of [parallel]: all degrees, schedules, ZeRO stages, with
-/// and without sequence parallelism and virtual stages. Pure.
-std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
+/// Every layout that a world of this size allows, also those that the model cannot have: all degrees, schedules, ZeRO
+/// stages, with and without sequence parallelism and virtual stages. Where shards lie within nodes, a node has half of
+/// the replicas. The rest is the config's. Pure.
+std::vector<Layout> layouts_to_verify(const RunConfig& config, int world_size);
 
-/// Layout::short_text() of one of them, also of one that make_run_layout() cannot make for this model.
-std::string text_of_layout(const std::vector<std::string>& overrides);
+/// One of them as keys of [parallel], and the emulated ranks of a node.
+std::vector<std::string> settings_to_verify(const Layout& layout);
 
-/// Overrides that lay any config out on one rank; with more, plain data parallelism.
-std::vector<std::string> one_rank_overrides();
+/// All of them.
+std::vector<std::vector<std::string>> settings_to_verify(const RunConfig& config, int world_size);
+
+/// Keys that lay any config out on one rank; with more, plain data parallelism.
+std::vector<std::string> one_rank_settings();
 
 /// Does the layout have what the fault breaks?
 bool can_break(InjectedFault fault, const RunConfig& config);

@@ -29,13 +29,6 @@ void for_each_element(const std::vector<Parameter>& parameters, const std::strin
 
 }  // namespace
 
-std::vector<Parameter> whole_parameters(const ModelConfig& model) {
-  ParameterStore<float> store;
-  const Decoder<Fp32> decoder(store, model);
-  store.lay_out();
-  return store.parameters();
-}
-
 std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_model) {
   std::vector<LogicalTensor> tensors;
   for (const Parameter& parameter : whole_model)

@@ -23,9 +23,6 @@ struct LogicalTensor {
   std::vector<double> values;  ///< row-major
 };
 
-/// The parameters of a rank that holds the whole model.
-std::vector<Parameter> whole_parameters(const ModelConfig& model);
-
 /// Names and shapes of all tensors of a model, in flat order of one rank; values are empty.
 std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_model);
 

@@ -71,7 +71,7 @@ class ReplayTrainer {
 
 RunConfig replay_config(const Path& incident, const std::vector<std::string>& overrides) {
   const CheckpointReader checkpoint(resolve_checkpoint(incident));
-  std::vector<std::string> all = one_rank_overrides();
+  std::vector<std::string> all = one_rank_settings();
   all.emplace_back("run.device_memory=0");  // a budget was that of the ranks it came from
   all.insert(all.end(), overrides.begin(), overrides.end());
   RunConfig config = parse_run_config(stored_config(checkpoint), checkpoint.path().string(), all, 1);

@@ -16,6 +16,7 @@
 #include "io/pack/json_text.hpp"
 #include "io/tokens/token_file.hpp"
 #include "io/units.hpp"
+#include "models/declared_parameters.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "training/config/data_files.hpp"

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "models/declared_parameters.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "training/config/shard_over.hpp"
 #include "training/loop/check_token_files.hpp"
@@ -144,14 +145,14 @@ std::string first_problem(const std::string& text) {
 
 std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, const Communicator& world) {
   std::vector<LayoutToTry> all;
-  for (const std::vector<std::string>& overrides : layouts_to_verify(config, world.size())) {
+  for (const Layout& layout : layouts_to_verify(config, world.size())) {
     LayoutToTry candidate;
     try {
-      candidate.config = parse_run_config(to_toml(config), "layout", overrides, world.size());
+      candidate.config = parse_run_config(to_toml(config), "layout", settings_to_verify(layout), world.size());
       resolve_ranks_per_node(*candidate.config, world);
       candidate.result.text = make_run_layout(*candidate.config, world.size()).short_text();
     } catch (const Error& error) {
-      candidate.result.text = text_of_layout(overrides);
+      candidate.result.text = layout.short_text();
       candidate.result.skipped = first_problem(error.what());
     }
     all.push_back(std::move(candidate));

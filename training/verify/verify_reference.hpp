@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "io/checkpoint/checkpoint_names.hpp"
 #include "training/step/trainer.hpp"
 #include "training/verify/logical_tensors.hpp"
 #include "training/verify/verify.hpp"
@@ -16,7 +17,7 @@ namespace espalier {
 
 /// The arrays stored of a step: weights and moments before it, its gradients, the weights after it.
 enum class SnapshotArray { weights_before, exp_avg, exp_avg_sq, gradients, weights_after };
-inline constexpr std::array<const char*, 5> snapshot_array_names = {"weights_before", "exp_avg", "exp_avg_sq",
+inline constexpr std::array<const char*, 5> snapshot_array_names = {"weights_before", exp_avg_group, exp_avg_sq_group,
                                                                     "gradients", "weights_after"};
 
 /// One step of the reference, each rank's part.
