@@ -32,6 +32,7 @@
 #include "training/config/config_warnings.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/shard_over.hpp"
+#include "training/config/validate_config.hpp"
 #include "training/loop/resume.hpp"
 #include "training/loop/same_launch.hpp"
 #include "training/loop/train_loop.hpp"
@@ -227,12 +228,12 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_flag("--events", options->events, "with --dry-run: print the order of all operations of a step");
   const CLI::Option* const ranks =
       command->add_option("--ranks", options->ranks, "with --dry-run: number of ranks; default: those of mpiexec, or 1")
-          ->check(between(1, 1 << 16));
+          ->check(between(1, most_ranks));
   const CLI::Option* const ranks_per_node =
       command
           ->add_option("--ranks-per-node", options->ranks_per_node,
                        "with --dry-run: ranks per node, for parallel.shard_over = \"node\"")
-          ->check(between(1, 1 << 16));
+          ->check(between(1, most_ranks));
   add_gpu_options(*command);
   command->footer(
       "  espalier train examples/quickstart.toml\n"

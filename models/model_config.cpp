@@ -120,4 +120,14 @@ std::string why_not_trainable(const ModelConfig& model) {
   return words.empty() ? "" : fmt::format("train has no model with {} yet", fmt::join(words, ", "));
 }
 
+std::optional<BrokenRule> broken_length_rule(const ModelConfig& model, Index sequence_length) {
+  if (sequence_length <= model.max_sequence_length)
+    return std::nullopt;
+  return BrokenRule{.section = "batch",
+                    .key = "sequence_length",
+                    .message = fmt::format("{} is longer than the model's max_sequence_length {}", sequence_length,
+                                           model.max_sequence_length),
+                    .others = {"model.max_sequence_length"}};
+}
+
 }  // namespace espalier

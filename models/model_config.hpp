@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,9 @@ ModelConfig in_one_spelling(ModelConfig model);
 
 /// The rules that a shape breaks, each with the value got; empty when it can be built.
 std::vector<BrokenRule> broken_rules(const ModelConfig& model);
+
+/// The rule that the model's longest sequence breaks; none where it is long enough.
+std::optional<BrokenRule> broken_length_rule(const ModelConfig& model, Index sequence_length);
 
 /// What a model has that `train` cannot build yet.
 struct UnsupportedPart {

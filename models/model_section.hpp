@@ -2,10 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "models/model_config.hpp"
 #include "models/model_ranges.hpp"
 
 namespace espalier {
+
+/// Those that a config written by `train` has always had; the others are not in configs of older versions.
+inline constexpr std::array<std::string_view, 6> model_size_keys{
+    "vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"};
 
 /// The keys of [model] and [rotary] in a config: their places, ranges and meanings. `v` is a visitor of
 /// training/config/config_visitors.hpp.

@@ -283,8 +283,7 @@ class Memo : MemoText {
       if (const SearchResult* const result = subjects_[k].result; result && result->not_built) {
         const LayoutPrice& other = *result->not_built;
         say("- {} would be {:.1f} % faster, but `train` cannot run it yet. Reason: {}.\n",
-            capitalized(mesh_text(other.layout)), 100 * (subjects_[k].best.step_seconds / other.step_seconds - 1),
-            why_not_runnable(other.layout));
+            capitalized(mesh_text(other.layout)), 100 * result->gain_of_not_built(), why_not_runnable(other.layout));
       }
       if (is_of_several() && !bottlenecks_[k].changes.empty())
         say("\n");

@@ -248,7 +248,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   json["not_built"] = Json();
   if (result.not_built) {
     json["not_built"] = price_json(problem, *result.not_built);
-    json["not_built"]["gain"] = result.ranking.front().step_seconds / result.not_built->step_seconds - 1;
+    json["not_built"]["gain"] = result.gain_of_not_built();
   }
   return json_text(json, 1) + "\n";
 }

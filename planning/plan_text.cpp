@@ -180,8 +180,7 @@ std::string not_built_text(const SearchResult& result) {
   if (!result.not_built)
     return "";
   const LayoutPrice& other = *result.not_built;
-  return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(),
-                     100 * (result.ranking.front().step_seconds / other.step_seconds - 1),
+  return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(), 100 * result.gain_of_not_built(),
                      why_not_runnable(other.layout));
 }
 

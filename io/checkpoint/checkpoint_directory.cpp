@@ -142,20 +142,25 @@ std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_other
   return entries;
 }
 
-bool is_hugging_face_directory(const Path& directory) {
+DirectoryKind kind_of_directory(const Path& directory) {
   std::error_code missing;
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  return has("config.json") && !has(RunFolder::checkpoints) && !has(RunFile::config) && !has(manifest_name);
+  if (has(RunFolder::checkpoints))
+    return DirectoryKind::run;
+  if (has(manifest_name))
+    return DirectoryKind::checkpoint;
+  if (has(RunFile::config) || has(RunFile::record))
+    return DirectoryKind::run;
+  return has("config.json") ? DirectoryKind::hugging_face : DirectoryKind::other;
 }
 
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
-  const Path checkpoints = given / RunFolder::checkpoints;
+  const DirectoryKind kind = kind_of_directory(given);
   // Without its manifest the name still says that it was meant to be a checkpoint: the reader names what is missing.
-  const bool is_one = std::filesystem::exists(given / manifest_name, ignored) ||
-                      (std::filesystem::is_directory(given, ignored) &&
-                       parse_step((given / "").parent_path().filename().string()).has_value());
-  if (!std::filesystem::exists(checkpoints, ignored) && is_one)
+  const bool is_named_so = std::filesystem::is_directory(given, ignored) &&
+                           parse_step((given / "").parent_path().filename().string()).has_value();
+  if (kind == DirectoryKind::checkpoint || (kind != DirectoryKind::run && is_named_so))
     return {given};
   std::vector<Path> complete;
   std::vector<CheckpointEntry> incomplete;
@@ -170,7 +175,7 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
       note("passing over " + newer.path.string() + ": " + newer.reason);
   if (!complete.empty())
     return complete;
-  if (is_hugging_face_directory(given))
+  if (kind == DirectoryKind::hugging_face)
     throw Error(ExitCode::checkpoint,
                 {.what = "this is a Hugging Face model, but a checkpoint is needed",
                  .where = given.string(),

@@ -31,8 +31,14 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 /// Those of a run directory, without the ones that other runs may have in the same place: they are counted.
 std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_others);
 
-/// Has the directory a config.json, and is it neither a run, nor an import, nor a checkpoint of ours?
-bool is_hugging_face_directory(const Path& directory);
+/// What a directory is, by the names of the files in it. One of `other` may be a checkpoint that lacks its manifest.
+enum class DirectoryKind {
+  other,
+  run,           ///< or what `checkpoint import` makes: it has checkpoints/, a config or a record of ours
+  checkpoint,    ///< it has a manifest
+  hugging_face,  ///< it has a config.json
+};
+DirectoryKind kind_of_directory(const Path& directory);
 
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its own
 /// complete ones, the newest first; `note` gets newer ones that are passed over. @throws Error (checkpoint) that

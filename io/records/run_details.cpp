@@ -12,6 +12,7 @@ using nlohmann::json;
 
 constexpr const char* facts_key = "facts";
 constexpr const char* history_key = "history";
+constexpr const char* restarts_key = "restarts";
 constexpr const char* steps_done_key = "steps_done";
 constexpr const char* memory_key = "memory";
 constexpr const char* time_key = "time";
@@ -37,6 +38,16 @@ std::vector<LaunchRecord> history_in(const json& details) {
                          .started = field_or(launch, "started", std::string()),
                          .changes = values_field<std::string>(launch, "changes")});
   return history;
+}
+
+json details_of(const Restarts& restarts) {
+  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.num_without_progress}}}};
+}
+
+Restarts restarts_in(const json& details) {
+  const json& restarts = object_field(details, restarts_key);
+  return {.from_step = field<Index>(restarts, "from_step", count_range),
+          .num_without_progress = field<Index>(restarts, "fruitless", count_range)};
 }
 
 json details_of_steps_done(Index steps) { return {{steps_done_key, steps}}; }

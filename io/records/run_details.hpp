@@ -30,6 +30,18 @@ struct LaunchRecord {
 nlohmann::json details_of(const std::vector<LaunchRecord>& history);
 std::vector<LaunchRecord> history_in(const nlohmann::json& details);
 
+/// "restarts": how often a run was launched again without progress. A job must not requeue itself for ever.
+struct Restarts {
+  Index from_step = 0;  ///< that this launch resumes after
+  /// Launches in a row before this one that resumed there, failed and saved no checkpoint.
+  Index num_without_progress = 0;
+
+  bool operator==(const Restarts&) const = default;
+};
+nlohmann::json details_of(const Restarts& restarts);
+/// @throws also where there is none
+Restarts restarts_in(const nlohmann::json& details);
+
 /// "steps_done": by all launches, when the last one ended.
 nlohmann::json details_of_steps_done(Index steps);
 std::optional<Index> steps_done_in(const nlohmann::json& details);

@@ -119,6 +119,12 @@ class TokenFile {
     std::string sample;  ///< XXH3-64 of 64 pieces of 16 KiB: the first, the last, and others at equal distances
     std::string whole;   ///< of all tokens; empty where they have not been read
     std::string index;   ///< of Megatron's .idx
+
+    /// Of all tokens where they have been read, else of the samples.
+    const std::string& checksum() const { return whole.empty() ? sample : whole; }
+    /// "0123456789abcdef of samples".
+    std::string checksum_text() const { return checksum() + (whole.empty() ? " of samples" : ""); }
+
     /// By all tokens and the index, where both have them.
     bool operator==(const Fingerprint& other) const {
       const auto agree = [](const std::string& a, const std::string& b) { return a.empty() || b.empty() || a == b; };

@@ -12,7 +12,7 @@ namespace {
 RunRecord left_by(RunState state, const Restarts& restarts) {
   RunRecord record;
   record.state = state;
-  record.details = to_json(restarts);
+  record.details = details_of(restarts);
   return record;
 }
 

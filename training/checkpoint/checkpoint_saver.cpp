@@ -153,12 +153,13 @@ void CheckpointSaver::judge(double validation_loss) {
       for (const Path& path : set_aside_checkpoints_after(checkpoints_, step - 1, owner_))
         note_(fmt::format("set aside {}: its validation loss is not finite", path.string()));
   });
-  throw Error(ExitCode::numerical, {.what = "the training diverged: the validation loss is not finite",
-                                    .where = fmt::format("after step {}", step),
-                                    .got = fmt::format("{}", std::abs(validation_loss)),
-                                    .wanted = "a finite number",
-                                    .todo = "nothing resumes from this step; lower optimizer.learning_rate or lengthen "
-                                            "optimizer.warmup_steps; in fp16, try precision.compute=bf16"});
+  throw Error(ExitCode::numerical,
+              {.what = "the training diverged: the validation loss is not finite",
+               .where = fmt::format("after step {}", step),
+               .got = fmt::format("{}", std::abs(validation_loss)),
+               .wanted = "a finite number",
+               .todo = fmt::format("nothing resumes from this step; {}; in fp16, try precision.compute=bf16",
+                                   todo_when_diverged)});
 }
 
 void CheckpointSaver::end_turn() {

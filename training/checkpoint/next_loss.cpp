@@ -41,13 +41,12 @@ double require_finite_loss(Trainer& trainer) {
   const double next = trainer.next_loss(samples);
   if (std::isfinite(next) || (trainer.steps_done() > 0 && std::isfinite(trainer.past_loss(samples))))
     return next;
-  throw Error(
-      ExitCode::numerical,
-      {.what = "the training diverged: the weights give no finite loss",
-       .where = fmt::format("after step {}", trainer.steps_done()),
-       .got = fmt::format("loss {} of the next {}", std::abs(next), counted(samples, "sample")),
-       .wanted = "a finite loss of these samples, or of those of the step before",
-       .todo = "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
+  throw Error(ExitCode::numerical,
+              {.what = "the training diverged: the weights give no finite loss",
+               .where = fmt::format("after step {}", trainer.steps_done()),
+               .got = fmt::format("loss {} of the next {}", std::abs(next), counted(samples, "sample")),
+               .wanted = "a finite loss of these samples, or of those of the step before",
+               .todo = fmt::format("nothing was saved of this step; {}", todo_when_diverged)});
 }
 
 std::optional<StoredState::NextLoss> next_loss_of(Trainer& trainer) {

@@ -55,9 +55,8 @@ void require_model_of_tensors(const std::string& config, const CheckpointReader&
   keys.section("model", "");
   visit_model(shape, keys);
   Index size = 0;
-  bool all = true;  // the other keys are not in configs of older versions
-  for (const char* const key :
-       {"vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"})
+  bool all = true;
+  for (const std::string_view key : model_size_keys)
     all = all && reader.read("model", key, size, {1, Index{1} << 31});
   if (!all || reader.has_problems())
     throw std::runtime_error("\"config\": " + (all ? reader.problems().front() : "[model] is not whole"));

@@ -55,14 +55,12 @@ void require_finite_state(const Trainer& trainer, const Communicator& world) {
     for (const UniqueArray& unique : unique_arrays(trainer, {}))
       if (const std::string tensor = not_finite_tensor(ExecSpace(), trainer.parameters(), unique.array);
           !tensor.empty())
-        throw Error(
-            ExitCode::numerical,
-            {.what = "the training diverged: an update left numbers that are not finite",
-             .where = fmt::format("{}, after step {}", tensor, trainer.steps_done()),
-             .got = "nan or inf",
-             .wanted = "finite numbers",
-             .todo =
-                 "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
+        throw Error(ExitCode::numerical,
+                    {.what = "the training diverged: an update left numbers that are not finite",
+                     .where = fmt::format("{}, after step {}", tensor, trainer.steps_done()),
+                     .got = "nan or inf",
+                     .wanted = "finite numbers",
+                     .todo = fmt::format("nothing was saved of this step; {}", todo_when_diverged)});
   });
 }
 

@@ -48,8 +48,7 @@ const char* hidden_difference(const Fingerprint& before, const Fingerprint& now)
 }
 
 std::string text_of(const Fingerprint& file) {
-  return fmt::format("{} bytes, checksum {}", file.bytes,
-                     file.whole.empty() ? file.sample + " of samples" : file.whole);
+  return fmt::format("{} bytes, checksum {}", file.bytes, file.checksum_text());
 }
 
 // The first of the notes, and how many follow.

@@ -121,9 +121,8 @@ std::vector<std::string> model_keys(const ModelConfig& model) {
   std::vector<std::string> keys = settings_of(model);
   const std::vector<std::string> usual = settings_of(ModelConfig{});
   const auto is_size = [](const std::string& key) {
-    return std::ranges::any_of(
-        std::array{"vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"},
-        [&](const char* size) { return key.starts_with(fmt::format("model.{}=", size)); });
+    return std::ranges::any_of(model_size_keys,
+                               [&](std::string_view size) { return key.starts_with(fmt::format("model.{}=", size)); });
   };
   std::erase_if(keys, [&](const std::string& key) { return !is_size(key) && std::ranges::count(usual, key) > 0; });
   return keys;

@@ -19,8 +19,6 @@
 namespace espalier {
 namespace {
 
-constexpr Index max_ranks = 1 << 16;
-
 // The degrees in front of another number of ranks than theirs. They are in range, each by itself.
 Index ranks_of(const Layout& c) { return Index{c.tensor} * std::max(1, c.data) * c.pipeline; }
 
@@ -45,7 +43,7 @@ std::string nearest_layouts(const RunConfig& c, int world_size) {
 std::string mesh_advice(const RunConfig& c, int world_size) {
   const Index wanted = ranks_of(c.layout);
   std::string start;
-  if (wanted <= max_ranks && is_valid_layout(c, static_cast<int>(wanted)))
+  if (wanted <= most_ranks && is_valid_layout(c, static_cast<int>(wanted)))
     start = fmt::format("start on {}{}: mpiexec -n {} espalier ..., or --dry-run --ranks {}", counted(wanted, "rank"),
                         c.layout.data > 0 ? "" : " or a multiple", wanted, wanted);
   if (world_size == 1 && !start.empty())  // forgotten, more likely than meant
@@ -243,11 +241,8 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
     if (std::ranges::find(*files, "") != files->end())
       reader.problem("data", key, "a token file has no name");
   check_data(c, reader);
-  if (c.sequence_length > c.model.shape.max_sequence_length)
-    reader.problem("batch", "sequence_length",
-                   fmt::format("{} is longer than the model's max_sequence_length {}", c.sequence_length,
-                               c.model.shape.max_sequence_length),
-                   {"model.max_sequence_length"});
+  if (const auto rule = broken_length_rule(c.model.shape, c.sequence_length))
+    reader.rule_problem(rule->section, rule->key, rule->message, rule->others);
   if (c.run.steps == 0 && c.run.tokens == 0)
     reader.problem("run", "steps", "neither steps nor tokens say when the run ends", {"run.tokens"});
   check_sizes(c, reader);

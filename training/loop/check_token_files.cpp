@@ -50,9 +50,8 @@ std::vector<TokenFile> open_all(const RunConfig::Data& data) {
 }
 
 std::string contents_of(const TokenFile& file) {
-  const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
-  const std::string checksum = fingerprint.whole.empty() ? fingerprint.sample + " of samples" : fingerprint.whole;
-  return fmt::format("{}: {} tokens, checksum {}\n", file.info().path.string(), file.num_tokens(), checksum);
+  return fmt::format("{}: {} tokens, checksum {}\n", file.info().path.string(), file.num_tokens(),
+                     file.fingerprint(false).checksum_text());
 }
 
 // One path may lead to copies on each host, or below working directories that differ.

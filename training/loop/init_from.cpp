@@ -20,10 +20,9 @@ bool resumes_from_own(const RunConfig& config, const std::string& resume) {
 }
 
 void require_init_source(const Path& source) {
-  std::error_code ignored;
-  const auto has = [&](const char* name) { return std::filesystem::exists(source / name, ignored); };
-  if (has("config.json") || has(manifest_name) || has(RunFolder::checkpoints) || has(RunFile::record))
+  if (kind_of_directory(source) != DirectoryKind::other)
     return;
+  std::error_code ignored;
   throw Error(
       ExitCode::checkpoint,
       {.what = "--init-from names neither a run, a checkpoint nor a Hugging Face directory",
@@ -42,7 +41,7 @@ void require_init_from(const RunConfig& config, const TrainOptions& options) {
   if (source.empty() || resumes_from_own(config, options.resume))
     return;
   require_init_source(source);
-  if (is_hugging_face_directory(source))
+  if (kind_of_directory(source) == DirectoryKind::hugging_face)
     return require_same_model(HuggingFaceWeights(source), config);
   const auto nobody = [](const std::string&) {};  // the launch itself prints what it passes over
   use_newest(complete_checkpoints(source), nobody,

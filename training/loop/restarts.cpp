@@ -14,12 +14,9 @@
 namespace espalier {
 namespace {
 
-constexpr const char* restarts_key = "restarts";
-
-std::optional<Restarts> restarts_in(const RunRecord& record) {
+std::optional<Restarts> restarts_of(const RunRecord& record) {
   try {
-    const nlohmann::json& json = object_field(record.details, restarts_key);
-    return Restarts{field<Index>(json, "from_step", count_range), field<Index>(json, "fruitless", count_range)};
+    return restarts_in(record.details);
   } catch (const std::runtime_error&) {  // of an older program, or edited
     return std::nullopt;
   }
@@ -73,18 +70,14 @@ Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_ste
   Restarts restarts{.from_step = from_step};
   if (!previous)
     return restarts;
-  if (const auto before = restarts_in(*previous);
+  if (const auto before = restarts_of(*previous);
       before && from_step <= before->from_step && !ended_well(*previous, before->from_step))
     restarts.num_without_progress = before->num_without_progress + 1;
   return restarts;
 }
 
-nlohmann::json to_json(const Restarts& restarts) {
-  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.num_without_progress}}}};
-}
-
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous) {
-  if (restarts.num_without_progress < Restarts::max_without_progress)
+  if (restarts.num_without_progress < max_without_progress)
     return;
   throw Error(
       ExitCode::no_progress,

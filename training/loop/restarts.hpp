@@ -12,22 +12,11 @@
 
 namespace espalier {
 
-/// How often a run was launched again without progress, for run.json: a job must not requeue itself for ever.
-struct Restarts {
-  Index from_step = 0;  ///< that this launch resumes after
-  /// Launches in a row before this one that resumed there, failed and saved no checkpoint.
-  Index num_without_progress = 0;
-
-  static constexpr Index max_without_progress = 4;  ///< a first launch and three restarts
-
-  bool operator==(const Restarts&) const = default;
-};
-
 /// Of a launch that resumes after `from_step` where the launch before left `previous`.
 Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_step);
 
-/// For the details of run.json.
-nlohmann::json to_json(const Restarts& restarts);
+/// Launches in a row without progress after which a run is not launched again: the first and three restarts.
+inline constexpr Index max_without_progress = 4;
 
 /// @throws Error (no_progress) when there were too many.
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous);

@@ -309,8 +309,9 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   });
   if (!options.init_from.empty()) {
     const auto donors = found_by_root(mesh.world(), [&] {
-      return is_hugging_face_directory(options.init_from) ? std::vector<Path>()
-                                                          : complete_checkpoints(options.init_from, note);
+      return kind_of_directory(options.init_from) == DirectoryKind::hugging_face
+                 ? std::vector<Path>()
+                 : complete_checkpoints(options.init_from, note);
     });
     if (donors.empty()) {
       load_hugging_face_weights(options.init_from, config, mesh.world(), trainer);

@@ -60,7 +60,7 @@ void RunFiles::begin_launch_on_root(Index resumed_step, const PredictionCheck& p
       options_.retry ? Restarts{resumed_step} : count_restarts(directory_->previous(), resumed_step);
   require_progress(restarts, path_, directory_->previous());
   keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(path_ / RunFile::config);
-  nlohmann::json details = to_json(restarts);
+  nlohmann::json details = details_of(restarts);
   if (keeps_figures_) {
     directory_->begin_launch();
   } else {

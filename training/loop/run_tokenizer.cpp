@@ -34,11 +34,13 @@ std::string stated_tokenizer(const RunConfig::Data& data) {
 
 // The directory with the tokenizer's files of a model that a run starts from.
 Path tokenizer_of_start(const Path& start) {
-  if (is_hugging_face_directory(start))
-    return start;
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(start / manifest_name, ignored) ? tokenizer_beside(start)
-                                                                          : kept_tokenizer(start);
+  switch (kind_of_directory(start)) {
+    case DirectoryKind::hugging_face: return start;
+    case DirectoryKind::checkpoint: return tokenizer_beside(start);
+    case DirectoryKind::run:
+    case DirectoryKind::other: break;
+  }
+  return kept_tokenizer(start);
 }
 
 Path found_tokenizer(const RunConfig& config, const std::string& init_from) {

@@ -159,7 +159,7 @@ void keep_token_ids(const Path& from, const Path& to) {
   std::string text;
   if (std::filesystem::is_regular_file(from / generation_config, missing))
     text = read_file(from / generation_config, ExitCode::data, LargestFile::manifest);
-  else if (is_hugging_face_directory(from))
+  else if (kind_of_directory(from) == DirectoryKind::hugging_face)
     if (const auto ids = read_hugging_face_config(from).token_ids; !ids.empty())
       text = json_text(ids, 2) + "\n";
   if (text.empty())

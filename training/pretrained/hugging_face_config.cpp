@@ -91,8 +91,8 @@ void require_token_ids(const char* key, const json& ids) {
 // A directory of ours instead.
 void refuse_own(const Path& directory, const Path& config) {
   std::error_code missing;
-  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
-  if (!std::filesystem::exists(config, missing) && (has(manifest_name) || has(RunFolder::checkpoints)))
+  const DirectoryKind kind = kind_of_directory(directory);
+  if (!std::filesystem::exists(config, missing) && (kind == DirectoryKind::checkpoint || kind == DirectoryKind::run))
     throw Error(ExitCode::data, {.what = "this is a checkpoint or a run, but a Hugging Face model is needed",
                                  .where = directory.string(),
                                  .got = "no config.json",

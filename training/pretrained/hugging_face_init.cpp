@@ -76,7 +76,7 @@ void require_same_model(const HuggingFaceWeights& weights, const RunConfig& conf
 
 std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
                                                     const std::vector<std::string>& overrides) {
-  if (!is_hugging_face_directory(directory))
+  if (kind_of_directory(directory) != DirectoryKind::hugging_face)
     return {};
   const std::set<std::string> given = given_keys(config_file, overrides);
   if (given.contains("model.preset"))

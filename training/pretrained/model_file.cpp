@@ -34,7 +34,7 @@ class ShapeReader : public KeyReader {
   void integer(const char* key, Index& value, IntegerRange range, const char*) {
     if (reader_.read(section_, key, value, range))
       given.insert(key);
-    else if (range.min == 1)
+    else if (std::ranges::count(model_size_keys, std::string_view(key)) > 0)
       inherited.push_back(fmt::format("{} {}", key, value));
   }
   std::set<std::string> given;         // sizes
@@ -103,10 +103,8 @@ class ModelReader {
     reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = LargestModel::batch});
     Index length = 0;
     reader_.read("batch", "sequence_length", length, or_zero(ModelRange::positions));
-    if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)
-      reader_.problem(
-          "batch", "sequence_length",
-          fmt::format("{} is longer than the model's max_sequence_length {}", length, shape_.max_sequence_length));
+    if (const auto rule = broken_length_rule(shape_, length); rule && shape_.learned_positions() > 0)
+      reader_.rule_problem(rule->section, rule->key, rule->message, rule->others);
     if (length > 0)
       planned.sequence_length = length;
   }

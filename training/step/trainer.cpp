@@ -152,8 +152,7 @@ void Trainer::give_up(const StepReport& report) const {
                                     report.samples.end - 1),
                .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
                .wanted = skips ? "numbers like those of the steps before" : "finite numbers",
-               .todo = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps; the weights were not changed "
-                       "by this step"});
+               .todo = fmt::format("{}; the weights were not changed by this step", todo_when_diverged)});
 }
 
 void Trainer::skip_overflow(const StepReport& report) {

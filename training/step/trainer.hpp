@@ -62,6 +62,9 @@ struct TrainedArrays {
   }
 };
 
+/// What to do where the training diverged: text of errors.
+inline constexpr const char* todo_when_diverged = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps";
+
 /// This rank's part of a model, one step at a time, on any layout. It owns the parameters, the optimizer and the
 /// data loaders. Opens no file but the token files, prints nothing. The precision is that of the class behind it
 /// (training/step/typed_trainer.hpp).

@@ -47,9 +47,8 @@ nlohmann::json token_files(const RunConfig& config) {
   nlohmann::json files = nlohmann::json::array();
   for (const std::string& path : token_files_of(config.data.train)) {
     const TokenFile file(path);
-    const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
-    files.push_back(fmt::format("{}, checksum {}", counted(file.num_tokens(), "token"),
-                                fingerprint.whole.empty() ? fingerprint.sample : fingerprint.whole));
+    files.push_back(
+        fmt::format("{}, checksum {}", counted(file.num_tokens(), "token"), file.fingerprint(false).checksum()));
   }
   return files;
 }
