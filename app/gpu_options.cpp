@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/types.hpp"
+#include "parallel/launch/launch_environment.hpp"
 
 namespace espalier {
 namespace {
@@ -20,9 +21,9 @@ struct GpuOption {
 };
 
 constexpr std::array gpu_options{
-    GpuOption{"--ranks-per-gpu", "ESPALIER_RANKS_PER_GPU",
+    GpuOption{"--ranks-per-gpu", ranks_per_gpu_variable,
               "number of ranks that may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1"},
-    GpuOption{"--transport", "ESPALIER_TRANSPORT",
+    GpuOption{"--transport", transport_variable,
               "auto, nccl, mpi-staged or mpi-gpu-aware: what carries tensors between GPUs; default: "
               "ESPALIER_TRANSPORT, or auto"}};
 

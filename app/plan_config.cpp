@@ -12,6 +12,7 @@
 #include "io/config/toml_config.hpp"
 #include "io/input_limits.hpp"
 #include "io/units.hpp"
+#include "models/model_section.hpp"
 #include "models/part_layers.hpp"
 #include "models/presets.hpp"
 #include "planning/layout_limits.hpp"
@@ -32,8 +33,7 @@ std::string key_of(const std::string& setting) {
 
 // The layout decides all of these sections, and the type that it computes in.
 bool is_planned(const std::string& key) {
-  return key.starts_with("model.") || key.starts_with("batch.") || key.starts_with("parallel.") ||
-         key == "precision.compute";
+  return is_model_key(key) || key.starts_with("batch.") || key.starts_with("parallel.") || key == "precision.compute";
 }
 
 void require_settings(const std::vector<std::string>& settings) {

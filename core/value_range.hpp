@@ -22,6 +22,9 @@ struct RealRange {
   bool max_open = false;
 };
 
+/// Ranks of a job. Its launch plans and proves the lists of all of them.
+inline constexpr int most_ranks = 1 << 16;
+
 bool inside(Index value, IntegerRange range);
 bool inside(double value, RealRange range);  ///< false for NaN and infinities
 

@@ -46,7 +46,8 @@ void add_setup(const RunConfig& before, const RunConfig& after, std::vector<Diff
 // Where a difference stands: the model first, then layout, batch, hardware and program; of the rest what may explain
 // another loss, then all else.
 std::size_t place_of(const Difference& difference) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 13> places{{{"model.", 0},
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 14> places{{{"model.", 0},
+                                                                             {"rotary.", 0},
                                                                              {"layout", 1},
                                                                              {"parallel.", 1},
                                                                              {"micro-batches of a replica", 2},

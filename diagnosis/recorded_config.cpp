@@ -72,7 +72,7 @@ int count_ranks_per_node(const RunConfig& config, int world_size, const RunFacts
 
 int node_of(int rank, const RunConfig& config, const RunFacts& facts) {
   if (config.emulate.ranks_per_node > 0)
-    return rank / static_cast<int>(config.emulate.ranks_per_node);
+    return node_of_rank(rank, config.emulate.ranks_per_node);
   const auto at = static_cast<std::size_t>(rank);
   return at < facts.host_of_rank.size() ? static_cast<int>(facts.host_of_rank[at]) : 0;
 }

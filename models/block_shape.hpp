@@ -50,7 +50,7 @@ struct BlockShape {
 inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, bool sequence_parallel, Index batch,
                                    Index sequence_length, int tensor_rank = 0, LogitSizes logits = logits_on_host) {
   const bool cuts_rows = sequence_parallel && tensor_size > 1;
-  // What does not divide is cut unevenly, and this is the largest part; of few heads of K and V some ranks share one.
+  // Sizes are the largest share of any rank. Of few heads of K and V some ranks hold the same one.
   const auto divided_up = [&](Index extent) { return (extent + tensor_size - 1) / tensor_size; };
   const Index ffn = divided_up(config.ffn_hidden_size);
   const Index kv_heads = divided_up(config.kv_heads());

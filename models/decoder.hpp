@@ -82,7 +82,7 @@ class Decoder {
   void evaluate(const ExecSpace& exec, const std::vector<TokenId>& tokens, const std::vector<int>& positions = {});
 
   /// After evaluate() at 0 of the last chunk: logits (rows, V/tp) of what follows each token in `rows` rows of (B T)
-  /// from `first` on. Valid until the next call. At most K rows, see Head.
+  /// from `first` on. Valid until the next call. At most NL rows, see Head.
   Matrix<T> evaluated_logits(const ExecSpace& exec, Index first, Index rows = 1);
 
   /// Call it before the first micro-batch of a step. That one then overwrites old gradients, and later ones add to it.

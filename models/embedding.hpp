@@ -26,7 +26,7 @@ int declare_token_embedding(ParameterStore<T>& parameters, const TensorParallel<
                              .chunk = placement.chunk,
                              .block = placement.block,
                              .tied = config.tied_embeddings,
-                             .init_std = 0.02,
+                             .init_std = initial_weight_std,
                              .row_multiple = row_multiple});
 }
 
@@ -50,7 +50,7 @@ class VocabParallelEmbedding {
                                                 .chunk = placement.chunk,
                                                 .block = placement.block,
                                                 .partial = tensor.partial_axes(),
-                                                .init_std = 0.02});
+                                                .init_std = initial_weight_std});
   }
 
   static LayerWork work(const BlockShape& shape) {

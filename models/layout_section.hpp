@@ -31,7 +31,7 @@ void visit_batch(L& layout, Visitor&& v) {
 /// [parallel].
 template <class L, class Visitor>
 void visit_parallel(L& layout, Visitor&& v) {
-  constexpr IntegerRange degree{1, 1 << 20};
+  constexpr IntegerRange degree{1, most_ranks};
   v.section("parallel", "How the ranks are used: tensor x pipeline x data = number of ranks.");
   v.integer("tensor", layout.tensor, degree, "ranks that share each matrix");
   v.integer("pipeline", layout.pipeline, degree, "stages of consecutive layers");

@@ -80,6 +80,9 @@ struct ModelConfig {
 /// 0 says. All that read or name a model give it in this spelling; kv_heads() and head_size() are numbers in any.
 ModelConfig in_one_spelling(ModelConfig model);
 
+/// Standard deviation of initial weights, before layers that end a residual branch scale theirs down.
+inline constexpr double initial_weight_std = 0.02;
+
 /// The rules that a shape breaks, each with the value got; empty when it can be built.
 std::vector<BrokenRule> broken_rules(const ModelConfig& model);
 

@@ -14,6 +14,9 @@ namespace espalier {
 inline constexpr std::array<std::string_view, 6> model_size_keys{
     "vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"};
 
+/// Does the key "section.key" describe the model?
+inline bool is_model_key(std::string_view key) { return key.starts_with("model.") || key.starts_with("rotary."); }
+
 /// The keys of [model] and [rotary] in a config: their places, ranges and meanings. `v` is a visitor of
 /// training/config/config_visitors.hpp.
 template <class Model, class Visitor>

@@ -22,7 +22,8 @@ std::size_t& bytes_of(MemoryByCategory& memory, Category category) {
   return memory.bytes[static_cast<std::size_t>(category)];
 }
 
-// Where rows are not cut, the first has most; where they are, all share the gradients of the norms, unevenly.
+// Without sequence parallelism rank 0 needs most. With it the ranks share the gradients of the norms unevenly, and any
+// may need most.
 std::vector<AlikeRanks> alike_ranks(const ModelConfig& model, const Layout& layout) {
   if (!layout.sequence_parallel)
     return {{}};

@@ -33,8 +33,8 @@ struct StageParameters {
   std::vector<Index> layer_times;  // for how many each stands
 };
 
-// Layers are alike, and ZeRO-2 and -3 reduce each by itself: then one stands for all but the last, behind which the
-// flat arrays may end.
+// Layers are alike, and ZeRO-2 and -3 reduce each by itself. Then all layers but the last count as one, times their
+// number; the flat arrays may end behind the last.
 StageParameters stage_parameters(const ParameterRecording& recording, ChunkLayers all, bool reduces_layers) {
   StageParameters stage;
   const Index layers = all.count;

@@ -78,10 +78,10 @@ class TransformerBlock {
         residual_dropout_(config.residual_dropout),
         window_(config.window_of(layer)),
         norm1_(parameters, tensor, name_ + ".norm1", config, placement),
-        attention_(parameters, tensor, rotary, name_ + ".attention", config, placement, init_std,
+        attention_(parameters, tensor, rotary, name_ + ".attention", config, placement, initial_weight_std,
                    projection_std(config)),
         norm2_(parameters, tensor, name_ + ".norm2", config, placement),
-        mlp_(parameters, tensor, name_ + ".mlp", config, placement, init_std, projection_std(config)) {}
+        mlp_(parameters, tensor, name_ + ".mlp", config, placement, initial_weight_std, projection_std(config)) {}
 
   /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
   static bool recomputes_for_input(Recompute mode) {
@@ -155,12 +155,10 @@ class TransformerBlock {
     return any;
   }
 
-  static constexpr double init_std = 0.02;
-
   // Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not
   // grow with the depth (GPT-2, section 2.3).
   static double projection_std(const ModelConfig& config) {
-    return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+    return initial_weight_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   }
 
   static std::string name_of(Index layer) { return fmt::format("h.{}", layer); }

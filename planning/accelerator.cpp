@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/rank_memory.hpp"
+
 namespace espalier {
 namespace {
 
@@ -19,9 +21,7 @@ std::optional<Precision> parse_priced_precision(std::string_view name) {
   return precision && is_priced(*precision) ? precision : std::nullopt;
 }
 
-int activation_bytes(Precision precision) {
-  return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
-}
+int activation_bytes(Precision precision) { return static_cast<int>(size_of(training_types(precision).compute)); }
 
 std::string unfitted_text(const Accelerator& device) {
   return device.unfitted.empty() ? ""

@@ -40,6 +40,16 @@ TrainingTypes training_types(const Implementation& implementation, Precision pre
   return types;
 }
 
+MemoryOptions memory_options(const Implementation& implementation, Index sequence_length, const TrainingTypes& types) {
+  MemoryOptions options;
+  options.sequence_length = sequence_length;
+  options.types = types;
+  options.logits = implementation.logits;
+  options.separate_documents = implementation.separate_documents;
+  options.copies_state = implementation.copies_state;
+  return options;
+}
+
 double sent_gradient_bytes(const Implementation& implementation, Precision precision) {
   const TrainingTypes types = training_types(implementation, precision);
   return static_cast<double>(size_of(types.wire.value_or(types.state())));

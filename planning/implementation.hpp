@@ -91,6 +91,9 @@ std::string why_not_cudnn(const ModelConfig& model, bool separate_documents);
 /// The types of a program that trains in this precision.
 TrainingTypes training_types(const Implementation& implementation, Precision precision);
 
+/// What memory depends on beside the model and the layout, without libraries.
+MemoryOptions memory_options(const Implementation& implementation, Index sequence_length, const TrainingTypes& types);
+
 /// Of an element of a gradient, as it is sent between replicas.
 double sent_gradient_bytes(const Implementation& implementation, Precision precision);
 

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "core/ops/cudnn_parts.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "planning/layer_parameters.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier {
@@ -22,25 +21,17 @@ std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout
   if (!problem.implementation.cudnn_attention || activation_bytes(layout.precision) != 2 ||
       !why_not_cudnn(model, problem.implementation.separate_documents).empty())
     return 0;
-  return cudnn_workspace_bound({.batch = layout.micro_batch,
-                                .sequence_length = problem.sequence_length / layout.context,
-                                .num_heads = model.num_heads / layout.tensor,
-                                .head_size = model.head_size(),
-                                .num_kv_heads = std::max<Index>(1, model.kv_heads() / layout.tensor)});
+  return cudnn_workspace_bound(block_shape(model, layout, problem.sequence_length, {}).attention);
 }
 
 std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout) {
   if (problem.memory_of)
     return problem.memory_of(problem, layout);
   const TrainingTypes types = training_types(problem.implementation, layout.precision);
-  return rank_memory(problem.model, with_layers(problem, layout),
-                     {.sequence_length = problem.sequence_length,
-                      .types = types,
-                      .logits = problem.implementation.logits,
-                      .separate_documents = problem.implementation.separate_documents,
-                      .copies_state = problem.implementation.copies_state,
-                      .library_bytes = product_workspace(problem.implementation, types.compute) +
-                                       attention_workspace_on_rank(problem, layout)});
+  MemoryOptions options = memory_options(problem.implementation, problem.sequence_length, types);
+  options.library_bytes =
+      product_workspace(problem.implementation, types.compute) + attention_workspace_on_rank(problem, layout);
+  return rank_memory(problem.model, with_layers(problem, layout), options);
 }
 
 }  // namespace espalier

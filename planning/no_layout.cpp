@@ -163,6 +163,8 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
 }
 
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
+  if (!has_one_of(problem.cluster.device, space.precisions))
+    return no_precision_report(problem.cluster.device, space.precisions).got;
   if (result.num_too_large > 0) {
     const Index devices = fewest_devices(problem, space);
     return fmt::format("no layout fits: {}, a device has {}{}", smallest_text(problem, result), room_text(problem),

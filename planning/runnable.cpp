@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/layout_section.hpp"
+
 namespace espalier {
 namespace {
 
@@ -15,7 +17,7 @@ std::vector<std::string> lacks_of_layout(const Layout& layout) {
   std::vector<std::string> lacks;
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
-  if (layout.precision == Precision::fp8 || layout.precision == Precision::tf32)
+  if (std::ranges::find(compute_types, layout.precision) == compute_types.end())
     lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
   if (!has_list(layout.schedule))
     lacks.push_back(fmt::format("train has no schedule {} yet", to_string(layout.schedule)));

@@ -181,7 +181,7 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
 void CheckpointReader::Data::verify_block(const StoredBlock& block) {
   cached_block = ~std::size_t{0};
   cache.resize(static_cast<std::size_t>(std::min(read_piece_bytes, block.place.bytes)));
-  const bool squares = block.name.starts_with("exp_avg_sq/");
+  const bool squares = block.name.starts_with(tensor_name(exp_avg_sq_group, ""));
   const double least = squares ? 0 : -std::numeric_limits<double>::max();
   bool finite = true;
   read_pieces(

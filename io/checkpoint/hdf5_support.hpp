@@ -39,7 +39,6 @@ using Dataset = Handle<H5Dclose>;
 using Object = Handle<H5Oclose>;
 using Dataspace = Handle<H5Sclose>;
 using Datatype = Handle<H5Tclose>;
-using Attribute = Handle<H5Aclose>;
 using PropertyList = Handle<H5Pclose>;
 
 /// The right to call HDF5, after it has been set up; whoever comes second waits. HDF5 is not thread-safe where sites

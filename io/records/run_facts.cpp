@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/value_range.hpp"
 #include "io/json_fields.hpp"
 
 namespace espalier {
@@ -13,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntegerRange ranks_range{0, 1 << 18};    // more than any job has
+constexpr IntegerRange ranks_range{0, most_ranks};
 constexpr IntegerRange threads_range{0, 1 << 30};  // on a GPU all that it can hold
 
 // {"dp": {"typical_seconds": t, "slow": [{"from", "to", "seconds"}]}, ...} for the axes of several ranks.

@@ -163,11 +163,10 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
   };
   constexpr Answer answers[] = {{"{{message['content']+eos_token}}", "", false, ""},
                                 {"{{message['content']+eos_token+' '}}", "", false, " "},
-                                {"{{''+message['content']+eos_token}}", "", false, ""},
                                 {"{{' '+message['content']+eos_token}}", " ", false, ""},
                                 {"{{' '+message['content']|trim+eos_token}}", " ", true, ""}};
-  const Answer& answer = answers[one_of(
-      tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text, answers[4].text})];
+  const Answer& answer =
+      answers[one_of(tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text})];
   const std::string user_begin = mark_of(tags, "[INST]");
   const std::string user_end = mark_of(tags, "[/INST]");
   require_part(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "parallel/mesh/mesh_layout.hpp"
+
 namespace espalier {
 
 class Communicator;
@@ -39,7 +41,7 @@ struct EmulatedLinks {
   double scale(std::string_view communicator) const;
   double delay(int from, int to) const { return from == delayed.from && to == delayed.to ? delayed.seconds : 0; }
   bool same_node(int world_rank, int other) const {
-    return ranks_per_node <= 0 || world_rank / ranks_per_node == other / ranks_per_node;
+    return node_of_rank(world_rank, ranks_per_node) == node_of_rank(other, ranks_per_node);
   }
 
  private:

@@ -111,7 +111,6 @@ class MessageSet {
   double sent_at() const { return sent_at_; }
 
   bool empty() const { return requests_.empty() && next_group_.empty(); }
-  const WaitSettings& wait_settings() const { return state_->context->wait; }
 
  private:
   struct Stamp {

@@ -18,8 +18,6 @@
 namespace espalier {
 namespace {
 
-constexpr const char* sharing_variable = "ESPALIER_RANKS_PER_GPU";
-
 std::string id_lines(const std::vector<Device>& devices) {
   std::string lines;
   for (const Device& device : devices)
@@ -79,11 +77,12 @@ void require_allowed_sharing(const std::vector<DeviceAssignment>& assignments, i
        .wanted = fmt::format("at most {} rank{} per GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
        .todo = fmt::format("start one rank per GPU, or allow it with --ranks-per-gpu {} (or {}={}): MPI then moves the "
                            "data through host memory, as NCCL takes one rank per GPU only",
-                           sharers, sharing_variable, sharers)});
+                           sharers, ranks_per_gpu_variable, sharers)});
 }
 
 int allowed_ranks_per_gpu() {
-  return ranks_in_environment(sharing_variable, fmt::format("--ranks-per-gpu, or {},", sharing_variable)).value_or(1);
+  return ranks_in_environment(ranks_per_gpu_variable, fmt::format("--ranks-per-gpu, or {},", ranks_per_gpu_variable))
+      .value_or(1);
 }
 
 SelectedDevice select_device(const Communicator& world) {

@@ -27,6 +27,10 @@ struct LaunchPlan {
   bool ranks_share_cores = false;
 };
 
+/// Variables of ours for GPUs, which options set and every rank reads.
+inline constexpr const char* ranks_per_gpu_variable = "ESPALIER_RANKS_PER_GPU";
+inline constexpr const char* transport_variable = "ESPALIER_TRANSPORT";
+
 /// Value of an environment variable, or nullptr.
 using Environment = std::function<const char*(const char*)>;
 

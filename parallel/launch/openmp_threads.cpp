@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "parallel/launch/launch_environment.hpp"
 
 #ifdef KOKKOS_ENABLE_OPENMP
 #include <omp.h>
@@ -49,7 +50,7 @@ const Variable variables[] = {
     {"ESPALIER_BIND", "[01]", "0 or 1"},
     {"ESPALIER_REEXEC", "[01]", "0 or 1"},
     {"ESPALIER_PROGRESS", "bar|lines", "bar or lines"},
-    {"ESPALIER_RANKS_PER_GPU", number, "a number of at least 1"},
+    {ranks_per_gpu_variable, number, "a number of at least 1"},
     {"KOKKOS_NUM_THREADS", number, "a number of at least 1"},
 };
 

@@ -83,7 +83,7 @@ void set_max_direct_ranks(const Communicator& world) {
 void use_transport(const Communicator& world, int ranks_per_device) {
   CommunicationContext& context = *world.state()->context;
   context.ranks_per_device = ranks_per_device;
-  const char* const setting = std::getenv("ESPALIER_TRANSPORT");
+  const char* const setting = std::getenv(transport_variable);
   attempt_together(world, ExitCode::usage, [&] {
     context.transport = choose_transport(setting == nullptr ? "" : setting, {.device_is_host = exec_is_host,
                                                                              .has_nccl = has_nccl,

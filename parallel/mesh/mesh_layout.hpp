@@ -12,6 +12,11 @@
 
 namespace espalier {
 
+/// The node of a rank, by its number. @param ranks_per_node 0: all ranks are on one
+inline int node_of_rank(int rank, Index ranks_per_node) {
+  return ranks_per_node > 0 ? rank / static_cast<int>(ranks_per_node) : 0;
+}
+
 /// The trained axes in the order of the ranks, fastest first. cp and ep follow tp.
 using AxisOrder = std::array<Axis, trained_axes.size()>;
 inline constexpr AxisOrder data_first_order{Axis::tp, Axis::dp, Axis::pp};

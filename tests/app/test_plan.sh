@@ -34,7 +34,9 @@ expect 0 "wrote filled.toml" "${config[@]}" --set 'data.train=["a.bin","b.bin"]'
 expect 0 'train = ["a.bin", "b.bin"]' cat filled.toml
 says "steps = 7 " 'cluster = "h100"'
 expect 0 "wrote filled.toml" "${config[@]}" --set run.matmul=cublaslt run.attention=cudnn run.steps=7  # in whatever build
-expect 2 "the plan decides this setting" "${config[@]}" --set parallel.tensor=2
+for planned in parallel.tensor=2 model.num_layers=2 rotary.theta=100; do
+  expect 2 "the plan decides this setting" "${config[@]}" --set "$planned"
+done
 expect 2 "a setting is given twice" "${config[@]}" --set run.steps=7 --set run.steps=8
 expect 2 "a setting cannot be read" "${config[@]}" --set steps
 for wrong in run.steps=abc run.steps=1.5 run.steps= run.steps=0 data.train=5 'data.train=[]' data.train=; do

@@ -112,6 +112,9 @@ TEST(Scaling, points_without_a_layout_say_so) {
   const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
                                    {8, 13}, false);
   EXPECT_THAT(odd[1].limited_by, StartsWith("no layout divides model and batch; nearest: --batch "));
+  const auto fp8 = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024),
+                                   {.num_devices = 8, .global_batch = 64, .precisions = {Precision::fp8}}, {8}, false);
+  EXPECT_EQ(fp8[0].limited_by, "a100-80 does not support fp8");
 }
 
 // A file of `bench machine` on one host says nothing of a network.

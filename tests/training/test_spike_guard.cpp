@@ -35,21 +35,21 @@ TEST(Median, OfOddAndEvenNumbers) {
 }
 
 TEST(SpikeGuard, ScoresAreMediansAndMedianDistances) {
-  SpikeGuard guard = seen_eight(policy(SpikePolicy::update));
+  SpikeGuard guard = seen_eight(policy(SpikePolicy::proceed));
   const Judgement judgement = guard.judge(3.5, std::exp(2.7));
   ASSERT_TRUE(judgement.scores);
   EXPECT_NEAR(judgement.scores->loss, (3.5 - 2.35) / (1.4826 * 0.2), 1e-12);
   EXPECT_NEAR(judgement.scores->gradient_norm, (2.7 - 0.7) / (1.4826 * 0.4), 1e-12);
   EXPECT_EQ(judgement.anomaly, Anomaly::none) << "3.9 and 3.4 are below 6";
-  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(4.2, 1).anomaly, Anomaly::spike) << "a loss of score 6.2";
-  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(2.3, std::exp(4.3)).anomaly, Anomaly::spike)
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::proceed)).judge(4.2, 1).anomaly, Anomaly::spike) << "a loss of score 6.2";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::proceed)).judge(2.3, std::exp(4.3)).anomaly, Anomaly::spike)
       << "a norm of score 6.1";
-  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(-100, 0).anomaly, Anomaly::none) << "falls are none";
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::proceed)).judge(-100, 0).anomaly, Anomaly::none) << "falls are none";
 }
 
 // A device that knows the limits alone holds back the same steps.
 TEST(SpikeGuard, LimitsAreWhereSpikesBegin) {
-  const SpikeGuard guard = seen_eight(policy(SpikePolicy::update));
+  const SpikeGuard guard = seen_eight(policy(SpikePolicy::proceed));
   const UpdateLimits limits = guard.limits();
   EXPECT_NEAR(limits.loss, 2.35 + 6 * 1.4826 * 0.2, 1e-12);
   EXPECT_NEAR(limits.gradient_norm, std::exp(0.7 + 6 * 1.4826 * 0.4), 1e-9);
@@ -57,7 +57,7 @@ TEST(SpikeGuard, LimitsAreWhereSpikesBegin) {
   EXPECT_EQ(anomaly(limits.loss, limits.gradient_norm), Anomaly::none);
   EXPECT_EQ(anomaly(std::nextafter(limits.loss, 99), 1), Anomaly::spike);
   EXPECT_EQ(anomaly(2, std::nextafter(limits.gradient_norm, 1e9)), Anomaly::spike);
-  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::update)).limits().loss, HUGE_VAL) << "nothing is usual yet";
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::proceed)).limits().loss, HUGE_VAL) << "nothing is usual yet";
 }
 
 TEST(SpikeGuard, JudgesWhenHalfTheWindowIsFull) {
@@ -82,10 +82,10 @@ TEST(SpikeGuard, SpreadsHaveAFloor) {
 
 TEST(SpikeGuard, APolicyDecidesWhatBecomesOfAStep) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(seen_eight(policy(SpikePolicy::update)).judge(9, 1).action, StepAction::update);
+  EXPECT_EQ(seen_eight(policy(SpikePolicy::proceed)).judge(9, 1).action, StepAction::update);
   EXPECT_EQ(seen_eight(policy(SpikePolicy::skip)).judge(9, 1).action, StepAction::skip);
   EXPECT_EQ(seen_eight(policy(SpikePolicy::rollback)).judge(9, 1).action, StepAction::rollback);
-  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::update)).judge(nan, 1).action, StepAction::give_up)
+  EXPECT_EQ(SpikeGuard(policy(SpikePolicy::proceed)).judge(nan, 1).action, StepAction::give_up)
       << "also in the first step";
   EXPECT_EQ(SpikeGuard(policy(SpikePolicy::skip)).judge(1, nan).action, StepAction::skip);
   EXPECT_EQ(SpikeGuard(policy(SpikePolicy::rollback, 0)).judge(1, 1 / 0.0).action, StepAction::rollback)

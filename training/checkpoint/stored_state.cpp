@@ -121,8 +121,7 @@ void require_equal(const char* what, Index stated, Index wanted, const std::stri
 
 StoredState state_from(const json& json, Index step) {
   StoredState state;
-  const bool is_reference =
-      json.contains("token_files");  // a step of `espalier verify --save`, which no run resumes from
+  const bool is_reference = json.contains(reference_files_key);
   state.step = is_reference ? step : field<Index>(json, "step", steps_range);
   require_equal("step", state.step, step, "the manifest");
   state.config = field<std::string>(json, "config", LargestFile::config);

@@ -38,6 +38,9 @@ struct StoredState {
   nlohmann::json matmul_kernels = nlohmann::json::array();  ///< training/step/matmul_choices.hpp
 };
 
+/// The key that only a step of `espalier verify --save` has, which no run resumes from: the files it was computed on.
+inline constexpr const char* reference_files_key = "token_files";
+
 nlohmann::json to_json(const StoredState& state);
 
 /// @throws Error (checkpoint) that names the field, its value and what is wanted

@@ -86,7 +86,7 @@ void visit_checkpoint(Section& checkpoint, Visitor& v) {
   v.boolean("async", checkpoint.async, "copy the state in memory and write it during the next steps");
   v.boolean("check_loss", checkpoint.check_loss,
             "store the loss of the next samples at a save, compare it on a resume");
-  v.integer("ranks_per_file", checkpoint.ranks_per_file, {1, 1 << 20},
+  v.integer("ranks_per_file", checkpoint.ranks_per_file, {1, most_ranks},
             "consecutive ranks that write one file, in turns");
 }
 

@@ -11,8 +11,6 @@
 namespace espalier {
 namespace {
 
-constexpr Index max_emulated_ranks = 1 << 20;
-
 template <class Emulate, class Visitor>
 void visit_emulate(Emulate& e, Visitor&& v) {
   v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
@@ -24,7 +22,7 @@ void visit_emulate(Emulate& e, Visitor&& v) {
   v.real("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
   v.seconds("node_latency", e.node_latency, {0, 1e6}, "of a message between nodes");
   v.real("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
-  v.integer("ranks_per_node", e.ranks_per_node, {0, max_emulated_ranks}, "0: all ranks on one node");
+  v.integer("ranks_per_node", e.ranks_per_node, {0, most_ranks}, "0: all ranks on one node");
   v.integers("part_percent", e.part_percent, {1, 100000},
              "of these times, for each chunk in forward order; []: 100 each");
   v.integers("backward_percent", e.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
@@ -37,9 +35,9 @@ void visit_emulate(Emulate& e, Visitor&& v) {
   v.seconds("data", e.data, {0, 1e6}, "of reading the tokens of a step");
   v.integer("planned_microbatches", e.planned_microbatches, {0},
             "rehearsals: micro-batches of the plan; 0: no rehearsal");
-  v.integer("slow_rank", e.slow_rank, {-1, max_emulated_ranks}, "a fault: this rank computes slower; -1: none");
+  v.integer("slow_rank", e.slow_rank, {-1, most_ranks}, "a fault: this rank computes slower; -1: none");
   v.real("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
-  v.integers("delayed_link", e.delayed_link, {0, max_emulated_ranks},
+  v.integers("delayed_link", e.delayed_link, {0, most_ranks},
              "a fault: messages from the first rank to the second are late; []: none");
   v.seconds("delay", e.delay, {0, 1e6}, "time by which they are late");
 }

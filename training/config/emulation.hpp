@@ -30,14 +30,14 @@ std::string all_emulate_keys(const RunConfig::Emulate& emulate = {});
 /// The same of those that differ from their defaults; empty where none does.
 std::string changed_emulate_keys(const RunConfig::Emulate& emulate);
 
-/// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0:
-/// as long as it does.
+/// The least seconds that an operation takes on a chunk of `layers`, which is this part of the model in forward order;
+/// 0: its own time.
 double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part);
 
-/// An operation of this rank lasts so many times as long.
+/// Factor by which operations of this rank take longer.
 double slow_factor(const RunConfig::Emulate& emulate, int world_rank);
 
-/// As how many bytes each byte counts that is sent along an axis.
+/// Factor by which --emulate multiplies the bytes that are sent along an axis.
 double message_scale(const RunConfig::Emulate& emulate, Axis axis);
 
 /// Whether --emulate scales the reduction of a group: not of vectors that tensor ranks sum as well (norms, under

@@ -39,10 +39,10 @@ inline constexpr std::array all_document_modes{DocumentMode::joined, DocumentMod
 inline const char* to_string(DocumentMode mode) { return mode == DocumentMode::joined ? "joined" : "separate"; }
 
 /// What happens to the step of a spike.
-enum class SpikePolicy { update, skip, rollback };
-inline constexpr std::array all_spike_policies{SpikePolicy::update, SpikePolicy::skip, SpikePolicy::rollback};
+enum class SpikePolicy { proceed, skip, rollback };
+inline constexpr std::array all_spike_policies{SpikePolicy::proceed, SpikePolicy::skip, SpikePolicy::rollback};
 inline const char* to_string(SpikePolicy policy) {
-  return policy == SpikePolicy::update ? "continue" : policy == SpikePolicy::skip ? "skip" : "rollback";
+  return policy == SpikePolicy::proceed ? "continue" : policy == SpikePolicy::skip ? "skip" : "rollback";
 }
 
 /// Every knob of a run. Sections and keys are those of the TOML file; docs/config.md is written from the comments that
@@ -104,7 +104,7 @@ struct RunConfig {
   } checkpoint;
 
   struct Stability {
-    SpikePolicy on_spike = SpikePolicy::update;
+    SpikePolicy on_spike = SpikePolicy::proceed;
     Index spike_window = 128;  ///< steps; 0: spikes are not looked for
     double spike_threshold = 8;
     Index max_skips = 10;

@@ -27,7 +27,7 @@ std::optional<ScalarType> wire_type(const RunConfig& config);
 
 TrainingTypes types_of(const RunConfig& config);
 
-/// On what else of a config memory and messages depend.
+/// The settings, beside the layout, that decide memory and messages.
 TrainSettings train_settings(const RunConfig& config);
 
 /// How the gradients of a stage are reduced.
@@ -36,7 +36,7 @@ ReducerOptions reducer_options(const RunConfig& config, const Layout& layout, in
 /// Whole layers of a stage that exist at a time.
 UnitBuffers unit_buffers(const Layout& layout, int stage);
 
-/// What happens to them in a step.
+/// The actions on whole layers in a step of the stage.
 UnitList unit_list(const Layout& layout, int stage, const PipelineSchedule& schedule);
 
 /// The lists of all stages, with the tensor collectives inside each operation.

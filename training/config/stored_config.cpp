@@ -15,6 +15,7 @@
 #include "io/json_fields.hpp"
 #include "io/records/metrics.hpp"
 #include "io/records/run_paths.hpp"
+#include "models/model_section.hpp"
 
 namespace espalier {
 namespace {
@@ -82,9 +83,7 @@ RunConfig parse_stored(const CheckpointReader& checkpoint, std::vector<std::stri
 }
 
 // A preset is only a name for the keys that follow it.
-bool leaves_the_model(const std::string& key) {
-  return !(key.starts_with("model.") || key.starts_with("rotary.")) || key == "model.preset" || is_dropout(key);
-}
+bool leaves_the_model(const std::string& key) { return !is_model_key(key) || key == "model.preset" || is_dropout(key); }
 
 }  // namespace
 

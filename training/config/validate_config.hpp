@@ -10,9 +10,6 @@ namespace espalier {
 
 class ConfigReader;
 
-/// Of a run: its launch plans and proves the lists of all of them.
-inline constexpr int most_ranks = 1 << 16;
-
 /// The micro-batch of a config that gives none: as many sequences, up to 8, as divide the share of a replica, but a
 /// micro-batch for each stage at least, so that none idles; 1 where the replicas have no equal shares.
 Index fitting_micro_batch(const RunConfig& config, int world_size);

@@ -17,7 +17,7 @@ namespace espalier {
 struct Incident {
   Index step = 0;
   Anomaly anomaly = Anomaly::none;
-  SpikePolicy policy = SpikePolicy::update;
+  SpikePolicy policy = SpikePolicy::proceed;
   double loss = 0;
   double gradient_norm = 0;
   std::optional<SpikeScores> scores;

@@ -34,15 +34,12 @@ AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
 }
 
 MemoryOptions memory_options(const RunConfig& config, const Layout& layout, TrainingTypes types) {
-  const Implementation program = espalier_implementation(exec_is_host, train_settings(config));
   types.wire = wire_type(config);
-  return {.sequence_length = config.sequence_length,
-          .types = types,
-          .logits = program.logits,
-          .separate_documents = program.separate_documents,
-          .copies_state = program.copies_state,
-          .message_scale = message_scale(config.emulate, Axis::dp),
-          .library_bytes = library_workspaces(config, types.compute, attention_shape(config, layout))};
+  MemoryOptions options =
+      memory_options(espalier_implementation(exec_is_host, train_settings(config)), config.sequence_length, types);
+  options.message_scale = message_scale(config.emulate, Axis::dp);
+  options.library_bytes = library_workspaces(config, types.compute, attention_shape(config, layout));
+  return options;
 }
 
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout,

@@ -112,9 +112,9 @@ class Emulation {
   }
   double link_seconds(const std::vector<int>& group, double bytes, double messages) const {
     const RunConfig::Emulate& e = config_.emulate;
-    const bool inside = e.ranks_per_node == 0 || std::ranges::all_of(group, [&](int rank) {
-                          return rank / e.ranks_per_node == group.front() / e.ranks_per_node;
-                        });
+    const bool inside = std::ranges::all_of(group, [&](int rank) {
+      return node_of_rank(rank, e.ranks_per_node) == node_of_rank(group.front(), e.ranks_per_node);
+    });
     const double latency = inside ? e.latency : e.node_latency;
     const double bandwidth = inside ? e.bandwidth : e.node_bandwidth;
     return messages * latency + (bandwidth > 0 ? bytes / bandwidth : 0);

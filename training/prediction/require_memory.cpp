@@ -106,16 +106,17 @@ std::vector<RunConfig> meshes(const RunConfig& config, int ranks) {
   return configs;
 }
 
-// A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks` does.
+constexpr int most_ranks_tried = 4096;
+
+// A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks_tried` does.
 std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
-  constexpr int most_ranks = 4096;
   constexpr int most_worlds = 2;
   constexpr std::size_t most_layouts = 3;
   // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
   const double state = all_state_bytes(config.model.shape, config.layout.precision);
   std::vector<std::string> layouts;
   int worlds = 0;
-  for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
+  for (int ranks = 1; ranks <= most_ranks_tried && worlds < most_worlds; ranks *= 2) {
     if (state / ranks > static_cast<double>(budget))
       continue;
     std::vector<MemoryNeed> found;
@@ -241,8 +242,8 @@ void require_memory(const RunConfig& config, const Layout& layout, std::size_t a
                .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
                                 : fmt::format("at most {}{}", bytes_text(budget), device_memory_text()),
                .todo = advice_for_these_ranks(config, layout.num_devices(), budget) +
-                       (fitting.empty() ? fmt::format("no layout of up to 4096 ranks fits with these other settings{}",
-                                                      is_set ? "; or raise run.device_memory" : "")
+                       (fitting.empty() ? fmt::format("no layout of up to {} ranks fits with these other settings{}",
+                                                      most_ranks_tried, is_set ? "; or raise run.device_memory" : "")
                                         : "layouts that would fit: " + fitting)});
 }
 

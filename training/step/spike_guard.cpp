@@ -85,7 +85,7 @@ Judgement SpikeGuard::judge(double loss, double gradient_norm) {
     if (!is_within(limits(), loss, gradient_norm))
       judgement.anomaly = Anomaly::spike;
   }
-  if (judgement.anomaly != Anomaly::none && config_.on_spike != SpikePolicy::update)
+  if (judgement.anomaly != Anomaly::none && config_.on_spike != SpikePolicy::proceed)
     judgement.action = config_.on_spike == SpikePolicy::skip ? StepAction::skip : StepAction::rollback;
   else if (judgement.anomaly == Anomaly::non_finite)
     judgement.action = StepAction::give_up;

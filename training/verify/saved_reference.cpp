@@ -19,6 +19,7 @@
 #include "models/declared_parameters.hpp"
 #include "parallel/collectives/agreement.hpp"
 #include "parallel/collectives/collectives.hpp"
+#include "training/checkpoint/stored_state.hpp"
 #include "training/config/data_files.hpp"
 #include "training/config/stored_config.hpp"
 #include "training/loop/check_token_files.hpp"
@@ -85,7 +86,7 @@ Index count_steps(const Path& directory) {
 }
 
 void require_same_config(const CheckpointReader& reference, const RunConfig& config) {
-  const auto theirs = reference.state().find("token_files");
+  const auto theirs = reference.state().find(reference_files_key);
   if (theirs == reference.state().end())
     throw Error(ExitCode::checkpoint, {.what = "this checkpoint is not a step of a saved reference",
                                        .where = reference.path().string(),
@@ -161,7 +162,7 @@ CheckpointInfo info_of(const Snapshot& snapshot, Index step, const RunConfig& co
                     {"loss_scale", snapshot.loss_scaler},
                     {"seed", config.run.seed},
                     {"config", to_toml(config)},
-                    {"token_files", token_files(config)},
+                    {reference_files_key, token_files(config)},
                     {"matmul", to_string(matmul_library())}}};
 }
 
