@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -114,9 +115,9 @@ std::string last_lines(const Path& log) {
 
 // Launchers that start nothing end with others: 1, 127, 255.
 bool is_exit_code_of_train(int code) {
-  const auto is = [&](ExitCode known) { return code == static_cast<int>(known); };
-  return (code >= static_cast<int>(ExitCode::usage) && code <= static_cast<int>(ExitCode::write)) ||
-         is(ExitCode::stopped) || is(ExitCode::no_progress);
+  return std::ranges::any_of(exit_meanings(), [&](const ExitMeaning& known) {
+    return code == static_cast<int>(known.code) && known.code != ExitCode::ok && known.code != ExitCode::defect;
+  });
 }
 
 // What run.json says counts: a launcher combines the codes of all ranks, and gives its own for a rank that was killed.

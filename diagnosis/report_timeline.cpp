@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/phases.hpp"
 #include "diagnosis/report_data.hpp"
 #include "io/records/trace_file.hpp"
 
@@ -79,12 +80,16 @@ Window window_of(const std::vector<Row>& rows) {
   return window.begin < window.end ? window : Window{0, 1};
 }
 
+bool is_of(const TimelineEvent& event, Phase phase) { return event.category == std::string_view(to_string(phase)); }
+
+bool computes(const TimelineEvent& event) { return is_of(event, Phase::forward) || is_of(event, Phase::backward); }
+
 // A phase; the weight part of backward, and chunks in turn, are kinds of their own.
 std::string block_kind(const TimelineEvent& event) {
   std::string kind = event.category;
-  if (kind == "backward" && event.name.starts_with("W"))
+  if (is_of(event, Phase::backward) && event.name.starts_with("W"))
     return "weight";
-  if ((kind == "forward" || kind == "backward") && event.chunk % 2 == 1)
+  if (computes(event) && event.chunk % 2 == 1)
     kind += " odd";
   return kind;
 }
@@ -102,8 +107,8 @@ bool is_background(const TimelineEvent& event) { return event.track == communica
 
 // Waiting lies behind, then what contains before what it contains.
 bool lies_below(const TimelineEvent* a, const TimelineEvent* b) {
-  const bool a_waits = std::string_view(a->category) == "bubble";
-  const bool b_waits = std::string_view(b->category) == "bubble";
+  const bool a_waits = is_of(*a, Phase::bubble);
+  const bool b_waits = is_of(*b, Phase::bubble);
   if (a_waits != b_waits)
     return a_waits;
   return a->begin != b->begin ? a->begin < b->begin : a->end > b->end;
@@ -158,7 +163,7 @@ double idle_share(const std::vector<Row>& rows) {
   double work = 0;
   for (const Row& row : rows)
     for (const TimelineEvent& event : row.events)
-      if (const std::string_view category = event.category; category == "forward" || category == "backward") {
+      if (computes(event)) {
         begin = std::min(begin, event.begin);
         end = std::max(end, event.end);
         work += event.end - event.begin;

@@ -95,7 +95,6 @@ class Communicator {
 
   /// Settings of the whole job, not of this communicator alone.
   const CommunicationContext& context() const { return *state_->context; }
-  void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
   void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
 
   /// Keeps the progress of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in

@@ -2,14 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/collectives/wait.hpp"
 
-#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <string>
 #include <thread>
-
-#include "core/error.hpp"
 
 namespace espalier {
 namespace {
@@ -24,50 +20,19 @@ constexpr std::chrono::microseconds nap{100};  // the kernel's timer slack adds 
 
 }  // namespace
 
-const char* to_string(WaitPolicy policy) {
-  switch (policy) {
-    case WaitPolicy::automatic: return "auto";
-    case WaitPolicy::yield: return "yield";
-    case WaitPolicy::block: return "block";
-  }
-  return "unknown";
-}
-
-WaitPolicy wait_policy_from(std::string_view word) {
-  for (const WaitPolicy policy : {WaitPolicy::automatic, WaitPolicy::yield, WaitPolicy::block})
-    if (word == to_string(policy))
-      return policy;
-  throw Error(ExitCode::usage, {.what = "unknown wait policy",
-                                .where = {},
-                                .got = fmt::format("\"{}\"", word),
-                                .wanted = "auto, yield or block",
-                                .todo = {}});
-}
-
-WaitPolicy WaitSettings::resolved() const {
-  if (policy != WaitPolicy::automatic)
-    return policy;
-  return ranks_share_cores ? WaitPolicy::yield : WaitPolicy::block;
-}
-
-Waiter::Waiter(const WaitSettings& settings)
-    : policy_(settings.resolved()),
-      always_sleeps_(settings.always_sleeps),
-      deadline_seconds_(settings.deadline_seconds) {}
-
 bool Waiter::pause() {
-  if (always_sleeps_) {
+  if (settings_.always_sleeps) {
     const double waited = seconds();
     std::this_thread::sleep_for(
         std::chrono::duration<double>(std::clamp(nap_share * waited, shortest_nap, longest_nap)));
-    return waited <= deadline_seconds_;
+    return waited <= settings_.deadline_seconds;
   }
-  if (++polls_ % polls_between_clock_reads != 0 && (policy_ == WaitPolicy::block || polls_ < polls_between_clock_reads))
+  if (++polls_ % polls_between_clock_reads != 0 && (!settings_.ranks_share_cores || polls_ < polls_between_clock_reads))
     return true;
   const double waited = seconds();
-  if (waited > deadline_seconds_)
+  if (waited > settings_.deadline_seconds)
     return false;
-  if (policy_ == WaitPolicy::yield && waited > yield_seconds)
+  if (settings_.ranks_share_cores && waited > yield_seconds)
     std::this_thread::sleep_for(nap);
   else
     sched_yield();  // nothing where the core is ours alone, much where another program wants it

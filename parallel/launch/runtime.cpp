@@ -185,7 +185,7 @@ std::string Runtime::describe() const {
       device_.empty() ? "" : fmt::format("{}, tensors by {}; ", device_, to_string(world_->context().transport));
   return fmt::format("{} rank{}; {}{}; a waiting rank {}{}", size(), size() > 1 ? "s" : "", device,
                      launch_.empty() ? "launch environment left to the caller" : launch_,
-                     wait.resolved() == WaitPolicy::yield ? "yields its core" : "keeps its core",
+                     wait.ranks_share_cores ? "yields its core" : "keeps its core",
                      wait.ranks_share_cores ? " (ranks share cores)" : "");
 }
 

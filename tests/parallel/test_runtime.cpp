@@ -236,17 +236,9 @@ TEST(OpenMpThreads, VariablesThatSayNothingAreRefused) {
   EXPECT_THROW(require_openmp_settings({.count = 513, .setting = "OMP_NUM_THREADS=513"}, environment({})), Error);
 }
 
-TEST(Wait, PolicyFollowsWhetherRanksShareCores) {
-  EXPECT_EQ((WaitSettings{.ranks_share_cores = true}).resolved(), WaitPolicy::yield);
-  EXPECT_EQ((WaitSettings{.ranks_share_cores = false}).resolved(), WaitPolicy::block);
-  EXPECT_EQ((WaitSettings{.policy = WaitPolicy::block, .ranks_share_cores = true}).resolved(), WaitPolicy::block);
-  EXPECT_EQ(wait_policy_from("auto"), WaitPolicy::automatic);
-  EXPECT_THROW(wait_policy_from("spin"), Error);
-}
-
-TEST(Wait, EveryPolicyKeepsTheDeadline) {
-  for (const WaitPolicy policy : {WaitPolicy::yield, WaitPolicy::block}) {
-    Waiter waiter({.policy = policy, .ranks_share_cores = false, .deadline_seconds = 0.05});
+TEST(Wait, KeepsTheDeadline) {
+  for (const auto& [shares, sleeps] : {std::pair(false, false), {true, false}, {true, true}}) {
+    Waiter waiter({.ranks_share_cores = shares, .always_sleeps = sleeps, .deadline_seconds = 0.05});
     while (waiter.pause()) {
     }
     EXPECT_GE(waiter.seconds(), 0.05);
