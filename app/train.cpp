@@ -29,6 +29,7 @@
 #include "parallel/launch/launch_environment.hpp"
 #include "parallel/launch/process_limits.hpp"
 #include "parallel/launch/runtime.hpp"
+#include "planning/cluster.hpp"
 #include "training/checkpoint/require_file_size.hpp"
 #include "training/config/config_warnings.hpp"
 #include "training/config/emulation.hpp"
@@ -197,6 +198,13 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);
 }
 
+// Of a dry run that is not told them, where the layout depends on them; 0: the config names no cluster.
+Index ranks_per_node_of_cluster(const RunConfig& config) {
+  return config.layout.shard_over == ShardOver::all || config.run.cluster.empty()
+             ? 0
+             : cluster_from(config.run.cluster).devices_per_node;
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Chosen& chosen) {
@@ -279,7 +287,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
         return train_command(*options, *runtime, chosen.launching);
       RunConfig config = read_run_config(options->config, options->overrides, options->ranks, Libraries::known,
                                          read_emulation(options->emulate));
-      config.ranks_per_node = options->ranks_per_node;
+      config.ranks_per_node = options->ranks_per_node > 0 ? options->ranks_per_node : ranks_per_node_of_cluster(config);
       if constexpr (!exec_is_host)  // NCCL sums over all ranks at once
         config.max_summed_at_once = options->ranks;
       require_init_from(config, options->train);

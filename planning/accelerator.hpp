@@ -58,6 +58,7 @@ struct Accelerator {
   double step_seconds = 0;         ///< of a step, that belongs to no operation: data, clipping, logging
   double error_share = 0;  ///< of the calibration, either way; 0: not measured, published cases tell (interval.hpp)
   std::string unfitted;    ///< where nothing was fitted to runs on it: what its shares are taken from
+  bool has_build = true;   ///< `train` can be built for it: CPUs and NVIDIA GPUs
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap
   std::array<MatrixRate, num_precisions> rates;
 

@@ -108,6 +108,11 @@ Accelerator guessed(Accelerator made) {
   return made;
 }
 
+Accelerator without_build(Accelerator made) {
+  made.has_build = false;
+  return made;
+}
+
 Accelerator on_cores(Accelerator made) {
   made.moves_messages = true;
   return made;
@@ -139,23 +144,25 @@ const std::vector<Accelerator>& accelerators() {
       like("h100", device("h100-pcie", 80, 2.0, 114, {51, 378, 756, 756, 1513, hopper, hopper_fp8})),
       guessed(device("l40s", 45, 0.864, 142, {91.6, 183, 362, 362, 733, ada})),
       // MI250X [AMD data sheet]; one of its two dies, which is what a rank gets, and both dies as one device
-      guessed(device("mi250x", 64, 1.638, 110, {47.9, 0, 191.5, 191.5, 0, cdna2})),
-      guessed(device("mi250x-module", 128, 3.276, 220, {95.7, 0, 383, 383, 0, cdna2})),
+      without_build(guessed(device("mi250x", 64, 1.638, 110, {47.9, 0, 191.5, 191.5, 0, cdna2}))),
+      without_build(guessed(device("mi250x-module", 128, 3.276, 220, {95.7, 0, 383, 383, 0, cdna2}))),
       // MI300A: 228 compute units at 2.1 GHz, MI350X: 256 at 2.2 GHz [AMD data sheets, as the others]
-      like("mi300x", device("mi300a", 128, 5.3, 228, {122.6, 490.3, 980.6, 980.6, 1961, cdna3, cdna3_fp8})),
-      by_matmul(device("mi300x", 192, 5.3, 304, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8})),
-      by_matmul(device("mi325x", 256, 6.0, 304, {163.4, 653.7, 1307, 1307, 2614, cdna3_mi325, cdna3_mi325_fp8})),
-      like("mi355x", device("mi350x", 288, 8.0, 256, {144, 0, 2300, 2300, 4600, cdna4, cdna4_fp8})),
-      by_matmul(device("mi355x", 288, 8.0, 256, {157, 0, 2500, 2500, 5000, cdna4, cdna4_fp8})),
+      without_build(
+          like("mi300x", device("mi300a", 128, 5.3, 228, {122.6, 490.3, 980.6, 980.6, 1961, cdna3, cdna3_fp8}))),
+      without_build(by_matmul(device("mi300x", 192, 5.3, 304, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}))),
+      without_build(
+          by_matmul(device("mi325x", 256, 6.0, 304, {163.4, 653.7, 1307, 1307, 2614, cdna3_mi325, cdna3_mi325_fp8}))),
+      without_build(like("mi355x", device("mi350x", 288, 8.0, 256, {144, 0, 2300, 2300, 4600, cdna4, cdna4_fp8}))),
+      without_build(by_matmul(device("mi355x", 288, 8.0, 256, {157, 0, 2500, 2500, 5000, cdna4, cdna4_fp8}))),
       // Ponte Vecchio (Data Center GPU Max 1550): 64 cores a tile, 4096 FLOPs a cycle each at 1.6 GHz [Intel data
       // sheet].
       // With all tiles of a node at work a bf16 matmul reaches 220 TFLOP/s a tile, alone 273 [micro-benchmarks of
       // Argonne's Aurora].
-      by_matmul(device("pvc-tile", 64, 1.638, 64, {26, 210, 419, 419, 0, ponte_vecchio})),
-      by_matmul(device("pvc", 128, 3.276, 128, {52, 419, 839, 839, 0, ponte_vecchio})),
+      without_build(by_matmul(device("pvc-tile", 64, 1.638, 64, {26, 210, 419, 419, 0, ponte_vecchio}))),
+      without_build(by_matmul(device("pvc", 128, 3.276, 128, {52, 419, 839, 839, 0, ponte_vecchio}))),
       // Gaudi [Intel data sheets]
-      device("gaudi2", 96, 2.46, 24, {0, 0, 432, 432, 865, gaudi2}),
-      by_matmul(device("gaudi3", 128, 3.7, 64, {0, 0, 1677, 1677, 1677, gaudi3})),
+      without_build(device("gaudi2", 96, 2.46, 24, {0, 0, 432, 432, 865, gaudi2})),
+      without_build(by_matmul(device("gaudi3", 128, 3.7, 64, {0, 0, 1677, 1677, 1677, gaudi3}))),
       // A64FX: 48 cores at 2.0 GHz, 64 FLOPs a cycle in fp32 [Fujitsu data sheet]. Like the next it widens bf16.
       guessed(on_cores(device("a64fx", 32, 1.024, 48, {6.14, 0, 0, 6.14, 0, vector_units}))),
       // A node of two EPYC 7543 (2 x 32 cores at 2.8 GHz, 32 FLOPs a cycle by AVX2, 8 channels of DDR4-3200 each). They

@@ -36,6 +36,8 @@ std::vector<std::string> what_lacks(const PlanProblem& problem, const Layout& la
                                                                         : why_not_trainable(problem.model);
   if (!of_model.empty())
     lacks.insert(lacks.begin(), of_model);
+  if (const Accelerator& device = problem.cluster.device; !device.has_build)
+    lacks.insert(lacks.begin(), fmt::format("train does not run on {} yet, only on CPUs and NVIDIA GPUs", device.name));
   return lacks;
 }
 

@@ -16,7 +16,7 @@ inline constexpr const char* gpu_caveat = "Nothing has run on several GPUs yet";
 /// lacks nothing.
 std::string why_not_runnable(const Layout& layout);
 
-/// The same, and what it lacks to run the model: each alone, and joined.
+/// The same, and what it lacks to run the model and the device: each alone, and joined.
 std::vector<std::string> what_lacks(const PlanProblem& problem, const Layout& layout);
 std::string why_not_runnable(const PlanProblem& problem, const Layout& layout);
 

@@ -161,13 +161,21 @@ std::map<std::string, StoredPart> parts_of_stored(const std::string& tensor, int
   return parts;
 }
 
-void refuse_manifest(const Path& path, const std::string& what, std::string got, std::string wanted) {
+void refuse_manifest(const Path& path, const std::string& what, std::string got, std::string wanted, std::string todo) {
   throw Error(ExitCode::checkpoint,
               {.what = what,
                .where = path.string(),
                .got = std::move(got),
                .wanted = std::move(wanted),
-               .todo = "use another checkpoint; this one was damaged or not written by Espalier"});
+               .todo = todo.empty() ? "use another checkpoint; this one was damaged or not written by Espalier"
+                                    : std::move(todo)});
+}
+
+void require_known_version(const Path& path, Index version) {
+  if (version > checkpoint_format_version)
+    refuse_manifest(path, "a checkpoint of a newer format", fmt::format("version {}", version),
+                    fmt::format("version {} at most", checkpoint_format_version),
+                    "use the version of Espalier that wrote it, or a newer one");
 }
 
 json to_json(const ShardRecord& record) {
@@ -220,18 +228,16 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   zeroed.replace(key + checksum_key.size(), 32, zero_checksum);
   const std::string wanted = text.substr(key + checksum_key.size(), 32);
   const std::string found = xxh3_128(zeroed.data(), zeroed.size());
-  if (found != wanted) {  // a newer format may define its checksum otherwise, so say that first
-    if (const Index version = version_in(text); version > checkpoint_format_version)
-      refuse_manifest(path, "a checkpoint of a newer format", fmt::format("{}", version),
-                      fmt::format("version {}", checkpoint_format_version));
+  if (found != wanted) {
+    require_known_version(path, version_in(text));  // a newer format may define its checksum otherwise
     refuse_manifest(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
   }
   Manifest manifest;
   try {
     const json root = parse_json(text);
     const auto version = field<Index>(root, "format_version");
-    if (field<std::string>(root, "format") != format_name || version < oldest_checkpoint_version ||
-        version > checkpoint_format_version)
+    require_known_version(path, version);
+    if (field<std::string>(root, "format") != format_name || version < oldest_checkpoint_version)
       refuse_manifest(
           path, "a checkpoint of another format", fmt::format("{} version {}", json_text(root.at("format")), version),
           fmt::format("\"{}\" version {} to {}", format_name, oldest_checkpoint_version, checkpoint_format_version));

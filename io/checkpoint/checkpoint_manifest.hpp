@@ -98,8 +98,8 @@ Manifest parse_manifest(const std::string& text, const Path& path);
 /// @throws Error (checkpoint) naming the tensor.
 void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path);
 
-/// What manifest a checkpoint is refused for. @throws Error (checkpoint)
+/// What manifest a checkpoint is refused for. @param todo empty: to use another checkpoint. @throws Error (checkpoint)
 [[noreturn]] void refuse_manifest(const Path& path, const std::string& what, std::string got = {},
-                                  std::string wanted = {});
+                                  std::string wanted = {}, std::string todo = {});
 
 }  // namespace espalier

@@ -22,6 +22,12 @@ for heading in "How it fits in memory" "Where gradients are synchronised" "What 
 done
 expect 0 "memory" "$espalier" train plan.toml --dry-run --ranks 8
 
+# Also where shards lie within nodes: the nodes are those of run.cluster. A device that train has no build for has no config.
+expect 0 "wrote nodes.toml" "$espalier" plan --model gpt2-124m --cluster a100-80:2 --batch 64 --config nodes.toml \
+  --fix shard_over=node,zero_stage=3,data=16
+expect 0 "memory" "$espalier" train nodes.toml --dry-run --ranks 16
+expect 2 "train does not run on mi250x yet" "$espalier" plan --model gpt2-124m --cluster mi250x:2 --batch 64 --config amd.toml
+
 # What nobody but the user knows stands in the file and on the screen, or comes from --set and --model FILE.
 config=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --config filled.toml)
 expect 0 "before it trains, fill in" "${config[@]}" --devices 4
