@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/axis.hpp"
+#include "core/scalars.hpp"
 #include "parallel/mesh/reduction_groups.hpp"
 
 namespace espalier {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/checkpoint_names.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
