@@ -14,8 +14,10 @@ namespace {
 
 constexpr double contradiction = 1.2;  // times: a time and a rate of one row so far apart are not of one run
 
-// Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7].
+// Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7]; 0: sizes of the model are missing.
 double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
+  if (!broken_rules(problem.model).empty())
+    return 0;
   return to_double(space.global_batch) * to_double(problem.sequence_length) *
          model_flops_per_token(problem.model, problem.sequence_length);
 }
@@ -35,7 +37,7 @@ bool has_gpt_block(const ModelConfig& model) {
 
 // Of FLOPs that a device does in a second, those of a step; a vocabulary that is not published is a usual one.
 PublishedTime time_by_flops(double per_second, double flops, const PlanProblem& problem, const LayoutSpace& space) {
-  if (problem.model.num_layers < 1 || problem.model.hidden_size < 1)
+  if (problem.model.num_layers < 1 || problem.model.hidden_size < 1 || !(flops > 0))
     return {.why_not = "its time does not follow from its FLOP/s: the shape of its model is missing"};
   PublishedTime time{.is_told = true};
   if (per_second <= 0)
