@@ -14,12 +14,15 @@ namespace {
 
 constexpr double contradiction = 1.2;  // times: a time and a rate of one row so far apart are not of one run
 
-// Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7]; 0: sizes of the model are missing.
+// Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7]; of a model without a vocabulary
+// without its head; 0: other sizes of the model are missing.
 double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
-  if (!broken_rules(problem.model).empty())
+  ModelConfig model = problem.model;
+  model.vocab_size = std::max<Index>(1, model.vocab_size);
+  if (!broken_rules(model).empty())
     return 0;
   return to_double(space.global_batch) * to_double(problem.sequence_length) *
-         model_flops_per_token(problem.model, problem.sequence_length);
+         model_flops_per_token(model, problem.sequence_length);
 }
 
 // With full recomputation, of GPT's block [Narayanan et al. 2021, eq. 3].
@@ -37,7 +40,7 @@ bool has_gpt_block(const ModelConfig& model) {
 
 // Of FLOPs that a device does in a second, those of a step; a vocabulary that is not published is a usual one.
 PublishedTime time_by_flops(double per_second, double flops, const PlanProblem& problem, const LayoutSpace& space) {
-  if (problem.model.num_layers < 1 || problem.model.hidden_size < 1 || !(flops > 0))
+  if (problem.model.num_layers < 1 || problem.model.hidden_size < 1)
     return {.why_not = "its time does not follow from its FLOP/s: the shape of its model is missing"};
   PublishedTime time{.is_told = true};
   if (per_second <= 0)
@@ -45,6 +48,8 @@ PublishedTime time_by_flops(double per_second, double flops, const PlanProblem& 
   else if (space.global_batch < 1 || space.num_devices < 1)
     time.why_not = fmt::format("its time does not follow from its FLOP/s: {} is missing",
                                space.global_batch < 1 ? "global_batch_seqs" : "gpus");
+  else if (!(flops > 0))
+    time.why_not = "its time does not follow from its FLOP/s: sizes of its model are missing";
   else
     time.seconds = flops / (per_second * space.num_devices);
   return time;
