@@ -239,8 +239,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
           ->check(between(1, most_ranks));
   const CLI::Option* const ranks_per_node =
       command
-          ->add_option("--ranks-per-node", options->ranks_per_node,
-                       "with --dry-run: ranks per node, for parallel.shard_over = \"node\"")
+          ->add_option(
+              "--ranks-per-node", options->ranks_per_node,
+              "with --dry-run: ranks per node, for parallel.shard_over = \"node\"; default: those of run.cluster")
           ->check(between(1, most_ranks));
   add_gpu_options(*command);
   command->footer(

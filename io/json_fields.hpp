@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -118,5 +119,18 @@ void name_non_finite(nlohmann::ordered_json& value);
 
 /// The number that such a string names; none for anything else.
 std::optional<double> named_number(const nlohmann::json& value);
+
+/// The choice whose word the field is. @throws as refuse_field()
+template <class Choice, std::size_t N>
+Choice choice_field(const nlohmann::json& json, const char* key, const std::array<Choice, N>& choices) {
+  const auto word = field<std::string>(json, key);
+  std::string words;
+  for (const Choice choice : choices) {
+    if (word == to_string(choice))
+      return choice;
+    words += (words.empty() ? "one of " : ", ") + std::string(to_string(choice));
+  }
+  refuse_field(key, json.at(key), words);
+}
 
 }  // namespace espalier

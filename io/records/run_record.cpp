@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -88,11 +87,7 @@ RunRecord run_record_from_json(const nlohmann::json& json) {
   constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may list where thousands of ranks were
   RunRecord record;
   record.id = field_or(json, "id", std::string());  // not in the records of older versions
-  const auto state = std::ranges::find(all_run_states, field<std::string>(json, "state"),
-                                       [](RunState each) { return std::string(to_string(each)); });
-  if (state == all_run_states.end())
-    refuse_field("state", any_field(json, "state"), "running, completed, preempted or failed");
-  record.state = *state;
+  record.state = choice_field(json, "state", all_run_states);
   record.cause = field<std::string>(json, "cause", longest_cause);
   record.exit_code = field_or(json, "exit_code", 0, IntegerRange{0, 255});  // not in the records of older versions
   record.host = field<std::string>(json, "host");

@@ -92,7 +92,9 @@ TEST(ResumeForged, ModelThatTheTensorsDoNotMake) {
                                      {"hidden_size", "-1"},
                                      {"hidden_size", "48"},
                                      {"ffn_hidden_size", "1"},
-                                     {"max_sequence_length", "1"}}) {
+                                     {"max_sequence_length", "1"},
+                                     {"bias", "false"},
+                                     {"qk_norm", "true"}}) {
       Manifest manifest = sound;
       manifest.info.state["config"] = with_value(config, key, value);
       write_file_atomically(newest / "manifest.json", to_text(manifest));

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
@@ -66,16 +66,8 @@ Incident from_json(const nlohmann::json& json) {
     refuse_field("format", json.at("format"), incident_format);
   field<Index>(json, "format_version", IntegerRange{1, 1});
   incident.step = field<Index>(json, "step", IntegerRange{1, steps_range.max});
-  const auto anomaly = field<std::string>(json, "anomaly");
-  incident.anomaly = anomaly == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;
-  if (anomaly != to_string(incident.anomaly))
-    refuse_field("anomaly", json.at("anomaly"), "spike or non_finite");
-  const auto policy = field<std::string>(json, "policy");
-  const auto known =
-      std::ranges::find(all_spike_policies, policy, [](SpikePolicy each) { return std::string(to_string(each)); });
-  if (known == all_spike_policies.end())
-    refuse_field("policy", json.at("policy"), "continue, skip or rollback");
-  incident.policy = *known;
+  incident.anomaly = choice_field(json, "anomaly", std::array{Anomaly::spike, Anomaly::non_finite});
+  incident.policy = choice_field(json, "policy", all_spike_policies);
   incident.loss = number_field(json, "loss");
   incident.gradient_norm = number_field(json, "gradient_norm");
   if (json.contains("loss_score"))
