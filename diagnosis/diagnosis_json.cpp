@@ -35,6 +35,8 @@ Json finding_json(const Finding& finding) {
           {"changes", changes}};
 }
 
+Json known(double value) { return value > 0 ? Json(value) : Json(); }
+
 Json profile_json(const StepProfile& profile) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
@@ -51,6 +53,9 @@ Json profile_json(const StepProfile& profile) {
           {"last_step", profile.last_step},
           {"step_seconds", profile.step_seconds},
           {"checkpoint_seconds", profile.checkpoint_seconds},
+          {"tokens_per_second", known(profile.tokens_per_second)},
+          {"gemm_fraction", known(profile.gemm_fraction)},
+          {"mfu", known(profile.mfu)},
           {"ranks", ranks}};
 }
 

@@ -119,11 +119,18 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
   return text;
 }
 
+std::string share_of_rate(const char* name, double share) {
+  return share > 0 ? fmt::format("{} {:.0f} %", name, 100 * share) : "";
+}
+
 std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
   std::string text = fmt::format(
       "a step takes {:.4g} s{} ({} looked at: {} to {})\n", profile.step_seconds,
       profile.checkpoint_seconds > 0 ? fmt::format(" and {:.4g} s of saving", profile.checkpoint_seconds) : "",
       counted(profile.num_steps, "step"), profile.first_step, profile.last_step);
+  if (profile.tokens_per_second > 0)
+    text += fmt::format("  {} tokens/s{}{}\n", count_text(profile.tokens_per_second),
+                        share_of_rate(", gemm_fraction", profile.gemm_fraction), share_of_rate(", mfu", profile.mfu));
   if (profile.num_steps < few_steps)
     text += "  note: so few steps show little: the times of steps vary\n";
   if (run.predicted_time)

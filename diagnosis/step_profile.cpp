@@ -90,6 +90,23 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
       })->first;
 }
 
+// The median over the records of the steps looked at.
+void add_rates(StepProfile& profile, const RecordedRun& run) {
+  std::vector<double> tokens_per_second;
+  std::vector<double> gemm_fraction;
+  std::vector<double> mfu;
+  for (const StepRecord& step : run.steps) {
+    if (step.times.step < profile.first_step || step.times.step > profile.last_step)
+      continue;
+    tokens_per_second.push_back(step.tokens_per_second);
+    gemm_fraction.push_back(step.gemm_fraction);
+    mfu.push_back(step.mfu.value_or(0));
+  }
+  profile.tokens_per_second = median_of_positive(std::move(tokens_per_second));
+  profile.gemm_fraction = median_of_positive(std::move(gemm_fraction));
+  profile.mfu = median_of_positive(std::move(mfu));
+}
+
 void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
   if (!run.predicted_time || !run.is_on_one_host() || !run.predicted_time->calibrated)
     return;
@@ -149,6 +166,7 @@ StepProfile profile_steps(const RecordedRun& run) {
   add_stalls(profile, ranks);
   // Each save is noted with the step after it, and one is due with every interval: the last is not seen.
   profile.checkpoint_seconds = profile.ranks.front().seconds[Phase::checkpoint];
+  add_rates(profile, run);
   add_stage_work(profile, run);
   add_calibrated_compute(profile, run);
   return profile;

@@ -30,6 +30,9 @@ struct StepProfile {
   double stall_seconds = 0;       ///< of data: mean over steps of the slowest rank
   int stalled_rank = 0;           ///< it, most often
   double checkpoint_seconds = 0;  ///< a step, as a mean
+  double tokens_per_second = 0;   ///< of all ranks, a median like those that follow; 0: unknown
+  double gemm_fraction = 0;       ///< of the GEMM rate measured at launch; 0: unknown
+  double mfu = 0;                 ///< of the devices' peak; 0: unknown
   std::vector<RankProfile> ranks;
 
   /// What each stage should have to compute, in any unit, and who says so.

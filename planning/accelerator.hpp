@@ -39,6 +39,10 @@ struct MatrixRate {
   double attention_half_length =
       0;                     ///< sequence at which half of the attention share is reached: share x s / (s + this)
   bool is_measured = false;  ///< peak_flops is the measured GEMM rate, in place of the maker's peak
+  double maker_peak = 0;     ///< that peak where peak_flops is measured; 0: unknown
+
+  /// The maker's peak, which MFU refers to; 0: unknown.
+  double peak() const { return is_measured ? maker_peak : peak_flops; }
 
   /// Share of the peak in a fused kernel over sequences so long.
   double attention(bool tuned, double length) const {

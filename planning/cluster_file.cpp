@@ -271,6 +271,7 @@ class ClusterReader {
 
   void rate(MatrixRate& rate, Sane sane) {
     const double preset_rate = rate.peak_flops;
+    const double preset_peak = rate.peak();
     const bool has_peak = quantity("peak", Quantity::flops_per_second, rate.peak_flops, sane);
     const bool has_gemm_rate = quantity("gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
     if (has_peak && has_gemm_rate)
@@ -278,6 +279,8 @@ class ClusterReader {
                       "cannot be given together with peak: give the one that the efficiencies refer to");
     if (has_gemm_rate && preset_rate > 0)
       rescale_efficiencies(rate, preset_rate / rate.peak_flops);
+    if (has_gemm_rate)
+      rate.maker_peak = preset_peak;
     rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
   }
 

@@ -163,15 +163,16 @@ class Memo : MemoText {
     const PlanProblem& problem = subject.problem;
     const LayoutPrice& best = subject.best;
     const double tokens = best.tokens_per_second * best.step_seconds;
-    const double peak = problem.cluster.device.rate(best.layout.precision).peak_flops;
+    const MatrixRate& rate = problem.cluster.device.rate(best.layout.precision);
     std::vector<Figure> rows{
         {"layout", best.layout.text(), ""},
         {"time of a step", time_text(best.step_seconds), interval_text(best.step_interval) + " s"},
         {"tokens per second", rounded_text(best.tokens_per_second, 4),
          interval_text({tokens / best.step_interval.high, tokens / best.step_interval.low}, 4)},
         {"utilization",
-         fmt::format("{} {:.1f} % of {} in {}", best.flops_share.text(), 100 * best.flops_share.share,
-                     quantity_text(Quantity::flops_per_second, peak), to_string(best.layout.precision)),
+         fmt::format("{} of {} in {}", best.flops_shares.text(),
+                     quantity_text(Quantity::flops_per_second, rate.peak() > 0 ? rate.peak() : rate.peak_flops),
+                     to_string(best.layout.precision)),
          ""},
         {"peak memory of a device", fmt::format("{} of {}", bytes_text(best.memory_bytes), room_text(problem)),
          fmt::format("{} to {}", real_bytes_text(best.memory_interval.low),

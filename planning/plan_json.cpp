@@ -51,13 +51,15 @@ Json run_json(const PlanProblem& problem, const RunCost& run) {
           {"energy_kwh", run.energy ? predicted_json(*run.energy) : Json()}};
 }
 
+Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
 Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
   Json json{{"layout", layout_json(price.layout)},
             {"step_seconds", price.step_seconds},
             {"step_interval", interval_json(price.step_interval)},
             {"tokens_per_second", price.tokens_per_second},
-            {"mfu", price.flops_share.of_gemm_rate ? Json() : Json(price.flops_share.share)},
-            {"gemm_fraction", price.flops_share.of_gemm_rate ? Json(price.flops_share.share) : Json()},
+            {"mfu", known(price.flops_shares.mfu)},
+            {"gemm_fraction", known(price.flops_shares.gemm_fraction)},
             {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},
             {"memory_interval", interval_json(price.memory_interval)},

@@ -32,7 +32,7 @@ std::string wrapped(const std::string& list, std::size_t column) {
 std::string row_text(std::string text, const PlanProblem& problem, const LayoutPrice& price) {
   text += fmt::format(" {:>9.4g} s {:>16} {:>11} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  ", price.step_seconds,
                       interval_text(price.step_interval), rounded_text(price.tokens_per_second, 4),
-                      100 * price.flops_share.share, 100 * price[Phase::bubble] / price.step_seconds,
+                      100 * price.flops_shares.shown(), 100 * price[Phase::bubble] / price.step_seconds,
                       100 * price.idle_share, in_gib(price.memory_bytes));
   const char* const mark = why_not_runnable(problem, price.layout).empty() ? "" : " *";
   return text + wrapped(price.layout.text() + mark, text.size()) + "\n";
@@ -124,11 +124,10 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 }
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
-  std::string text =
-      fmt::format("{}\n  {} of {}; step {:.4g} s ({}), {} tokens/s, {} {:.1f} %\n", price.layout.text(),
-                  counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch, price.step_seconds,
-                  interval_text(price.step_interval), rounded_text(price.tokens_per_second, 4),
-                  price.flops_share.text(), 100 * price.flops_share.share);
+  std::string text = fmt::format("{}\n  {} of {}; step {:.4g} s ({}), {} tokens/s, {}\n", price.layout.text(),
+                                 counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch,
+                                 price.step_seconds, interval_text(price.step_interval),
+                                 rounded_text(price.tokens_per_second, 4), price.flops_shares.text());
   if (problem.num_tokens > 0)
     text += fmt::format("  {}\n", run_cost_text(problem, price));
   text += "  time of the busiest stage\n";

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/price_layout.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "models/part_layers.hpp"
@@ -334,8 +336,8 @@ class Pricer {
     result.memory_bytes = peak_bytes(result.memory);
     const double tokens = to_double(layout_.global_batch) * to_double(problem_.sequence_length);
     result.tokens_per_second = tokens / result.step_seconds;
-    result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
-                                     layout_.num_devices());
+    result.flops_shares = flops_shares(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
+                                       layout_.num_devices());
     result.step_interval = step_interval(problem_, result);
     result.memory_interval = memory_interval(problem_, result.memory_bytes);
     result.error_share = std::max(result.step_interval.high / result.step_seconds - 1,
@@ -358,10 +360,22 @@ Layout with_layers(const PlanProblem& problem, Layout layout) {
   return layout;
 }
 
-FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices) {
-  const auto share = rate.is_measured ? gemm_fraction : mfu;
-  return {.share = share(problem.model, problem.sequence_length, tokens_per_second, rate.peak_flops * num_devices, 1),
-          .of_gemm_rate = rate.is_measured};
+std::string FlopsShares::text() const {
+  std::string text = gemm_fraction ? fmt::format("GEMM fraction {:.1f} %", 100 * *gemm_fraction) : "";
+  if (mfu)
+    text += fmt::format("{}MFU {:.1f} %", text.empty() ? "" : ", ", 100 * *mfu);
+  return text;
+}
+
+FlopsShares flops_shares(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second,
+                         int num_devices) {
+  const auto share_of = [&](const auto& share, double flops) -> std::optional<double> {
+    if (flops <= 0)
+      return std::nullopt;
+    return share(problem.model, problem.sequence_length, tokens_per_second, flops * num_devices, 1);
+  };
+  return {.gemm_fraction = share_of(gemm_fraction, rate.is_measured ? rate.peak_flops : 0),
+          .mfu = share_of(mfu, rate.peak())};
 }
 
 LayoutPrice price_layout(const PlanProblem& problem, const Layout& layout, Effort effort) {

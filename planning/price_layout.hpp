@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,13 +49,17 @@ struct ChunkPrice {
 };
 
 /// What a step reaches of a device's rate: of the peak that its maker names, or of the GEMM rate that was measured.
-struct FlopsShare {
-  double share = 0;
-  bool of_gemm_rate = false;
-  const char* text() const { return of_gemm_rate ? "GEMM fraction" : "MFU"; }
+/// One of them is known, or both.
+struct FlopsShares {
+  std::optional<double> gemm_fraction;
+  std::optional<double> mfu;
+
+  /// The one that tables show: of what was measured, where it was.
+  double shown() const { return gemm_fraction ? *gemm_fraction : mfu.value_or(0); }
+  std::string text() const;  ///< "GEMM fraction 61.2 %, MFU 43.0 %"
 };
 /// @param rate of one device, FLOP/s
-FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices);
+FlopsShares flops_shares(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices);
 
 /// What one step of a layout costs.
 struct LayoutPrice {
@@ -78,7 +83,7 @@ struct LayoutPrice {
   std::size_t memory_bytes = 0;               ///< of the stage that has most
   int peak_stage = 0;
   double tokens_per_second = 0;
-  FlopsShare flops_share = {};
+  FlopsShares flops_shares = {};
   double error_share = 0;         ///< of step_seconds, either way
   Interval step_interval = {};    ///< seconds: what step_seconds is in 9 of 10 cases like it
   Interval memory_interval = {};  ///< bytes: the same of memory_bytes

@@ -8,6 +8,7 @@
 #include "diagnosis/diagnose.hpp"
 #include "diagnosis/find_time.hpp"
 #include "planning/layer_parameters.hpp"
+#include "planning/price_layout.hpp"
 #include "tests/diagnosis/named_findings.hpp"
 #include "tests/diagnosis/simulated_run.hpp"
 

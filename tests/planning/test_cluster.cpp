@@ -366,6 +366,7 @@ TEST(Cluster, a_rate_is_a_peak_or_measured) {
   EXPECT_DOUBLE_EQ(measured.matmul_efficiency * 700e12, preset.matmul_efficiency * preset.peak_flops)
       << "as fast as before";
   EXPECT_DOUBLE_EQ(measured.attention_efficiency * 700e12, preset.attention_efficiency * preset.peak_flops);
+  EXPECT_EQ(measured.peak(), 989e12) << "MFU still refers to the preset's peak";
   EXPECT_EQ(read("gemm_rate = \"400 TFLOP/s\"\n").matmul_efficiency, 1) << "no more than all of it";
   EXPECT_EQ(read("gemm_rate = \"700 TFLOP/s\"\nproduct_share = 0.9\n").matmul_efficiency, 0.9) << "the file's own";
   try {

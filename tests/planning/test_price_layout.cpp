@@ -31,8 +31,8 @@ TEST(PriceLayout, phases_add_up_to_the_step) {
                 (recomputes ? 0.4 : 0) * price[Phase::forward])
         << text;
     EXPECT_NEAR(price.tokens_per_second, 256 * 2048 / price.step_seconds, 1e-6) << text;
-    EXPECT_GT(price.flops_share.share, 0.05) << text;
-    EXPECT_LT(price.flops_share.share, 0.75) << text;
+    EXPECT_GT(price.flops_shares.shown(), 0.05) << text;
+    EXPECT_LT(price.flops_shares.shown(), 0.75) << text;
     EXPECT_EQ(price.memory.size(), static_cast<std::size_t>(price.layout.pipeline));
   }
 }
@@ -42,14 +42,23 @@ TEST(PriceLayout, a_share_says_what_it_is_of) {
   PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
   const Layout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
   const LayoutPrice of_peak = price_layout(problem, layout);
-  EXPECT_STREQ(of_peak.flops_share.text(), "MFU");
-  EXPECT_NEAR(of_peak.flops_share.share,
+  EXPECT_FALSE(of_peak.flops_shares.gemm_fraction);
+  EXPECT_EQ(of_peak.flops_shares.text(), fmt::format("MFU {:.1f} %", 100 * of_peak.flops_shares.shown()));
+  EXPECT_NEAR(of_peak.flops_shares.mfu.value(),
               of_peak.tokens_per_second * model_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
-  problem.cluster.device.rate(Precision::bf16).is_measured = true;
+  MatrixRate& rate = problem.cluster.device.rate(Precision::bf16);
+  rate.is_measured = true;
   const LayoutPrice of_rate = price_layout(problem, layout);
-  EXPECT_STREQ(of_rate.flops_share.text(), "GEMM fraction");
-  EXPECT_NEAR(of_rate.flops_share.share,
+  EXPECT_FALSE(of_rate.flops_shares.mfu) << "the peak is unknown";
+  EXPECT_NEAR(of_rate.flops_shares.gemm_fraction.value(),
               of_rate.tokens_per_second * training_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
+  rate.maker_peak = 400e12;
+  const LayoutPrice of_both = price_layout(problem, layout);
+  EXPECT_EQ(of_both.flops_shares.gemm_fraction, of_rate.flops_shares.gemm_fraction);
+  EXPECT_NEAR(of_both.flops_shares.mfu.value(), of_peak.flops_shares.mfu.value() * 312 / 400, 1e-6);
+  EXPECT_EQ(of_both.flops_shares.text(),
+            fmt::format("GEMM fraction {:.1f} %, MFU {:.1f} %", 100 * of_both.flops_shares.shown(),
+                        100 * of_both.flops_shares.mfu.value()));
 }
 
 TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {

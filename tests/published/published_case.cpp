@@ -377,7 +377,7 @@ PricedCase price_case(PublishedCase published) {
   priced.layout = *layout;
   priced.price = price_layout(read.problem, *layout);
   priced.too_large = why_too_large(read.problem, *priced.price);
-  const double of_peak = priced.price->flops_share.share * priced.price->step_seconds / read.measured_seconds;
+  const double of_peak = priced.price->flops_shares.shown() * priced.price->step_seconds / read.measured_seconds;
   if (read.timed && (of_peak > most_of_peak || of_peak < least_of_peak))
     read.why_not = fmt::format("in {:.4g} s it would reach {:.3g} % of the peak of {}: is the time in seconds?",
                                read.measured_seconds, 100 * of_peak, read.problem.cluster.device.name);

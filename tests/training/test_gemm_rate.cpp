@@ -86,7 +86,15 @@ TEST(PeakRate, is_that_of_all_devices_where_it_is_known) {
   EXPECT_EQ(rate(""), std::nullopt);
   EXPECT_EQ(rate("h100"), std::nullopt) << "another machine";
   EXPECT_EQ(rate(of_host + "peak = \"900 TFLOP/s\"\n"), 900e12 * world().size());
-  EXPECT_EQ(rate(of_host + "gemm_rate = \"700 TFLOP/s\"\n"), std::nullopt);
+  EXPECT_EQ(rate(of_host + "gemm_rate = \"700 TFLOP/s\"\n"), 989e12 * world().size()) << "the preset's";
+  const std::string own =
+      "[cluster]\nnodes = 1\ndevices_per_node = 8\n"
+      "[device]\nmemory = \"64 GB\"\nmemory_bandwidth = \"2 TB/s\"\nprocessors = 100\nkernel_start = \"6 us\"\n"
+      "moves_messages = true\n"
+      "[node_link]\nbandwidth = \"250 GB/s\"\nlatency = \"4 us\"\n"
+      "[bf16]\nmatmul_efficiency = 0.7\nhalf_depth = 90.0\nfill_waves = 0.2\nattention_efficiency = 0.4\n";
+  EXPECT_EQ(rate(own + "peak = \"300 TFLOP/s\"\n"), 300e12 * world().size());
+  EXPECT_EQ(rate(own + "gemm_rate = \"300 TFLOP/s\"\n"), std::nullopt) << "the peak is unknown";
 }
 
 }  // namespace

@@ -159,6 +159,8 @@ std::string to_toml(const RunConfig& config) {
 
 bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
 
+bool names_files(const std::string& key) { return key == "data.train" || key == "data.validation"; }
+
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
       "data.train",  "data.validation",         "data.document",         "data.weights",

@@ -215,6 +215,9 @@ std::string to_toml(const RunConfig& config);
 /// A key of [model] for dropout: shapes of weights do not depend on it.
 bool is_dropout(const std::string& key);
 
+/// data.train and data.validation: the same files may be found under other paths.
+bool names_files(const std::string& key);
+
 /// May a resumed run differ from its stored config in this key ("run.steps")?
 bool may_change_on_resume(const std::string& key);
 

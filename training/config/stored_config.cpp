@@ -16,6 +16,7 @@
 #include "io/records/metrics.hpp"
 #include "io/records/run_paths.hpp"
 #include "models/model_section.hpp"
+#include "training/config/config_sections.hpp"
 
 namespace espalier {
 namespace {
@@ -43,31 +44,32 @@ bool same_files(const std::vector<std::string>& a, const std::vector<std::string
   });
 }
 
-std::vector<std::string> stored_files(const std::string& stored, const char* key) {
-  std::vector<std::string> files;
-  ConfigReader(stored, "the stored config", {}).read("data", key, files);
-  return files;
+RunConfig::Data stored_data(const std::string& stored) {
+  ConfigReader reader(stored, "the stored config", {});
+  KeyReader keys(reader);
+  RunConfig::Data data;
+  visit_data(data, keys);
+  return data;
 }
 
 // May a run resume, or begin again, with another value of this key? The same files may be found under other paths.
 class MayChange {
  public:
   MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
-      : stored_(stored), config_(config), paths_(paths) {}
+      : before_(stored_data(stored)), now_(config.data), paths_(paths) {}
   bool operator()(const std::string& key) const {
     return may_change_on_resume(key) || (paths_ == DataPaths::any && key.starts_with("data.")) ||
-           (key == "data.train" && may_be("train", config_.data.train)) ||
-           (key == "data.validation" && may_be("validation", config_.data.validation));
+           (key == "data.train" && may_be(before_.train, now_.train)) ||
+           (key == "data.validation" && may_be(before_.validation, now_.validation));
   }
 
  private:
-  bool may_be(const char* key, const std::vector<std::string>& files) const {
-    const std::vector<std::string> before = stored_files(stored_, key);
+  bool may_be(const std::vector<std::string>& before, const std::vector<std::string>& files) const {
     return (paths_ == DataPaths::as_many && before.size() == files.size()) || same_files(before, files);
   }
 
-  const std::string& stored_;
-  const RunConfig& config_;
+  RunConfig::Data before_;
+  const RunConfig::Data& now_;
   DataPaths paths_;
 };
 

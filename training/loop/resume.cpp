@@ -170,8 +170,7 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.text, make_run_layout(config, mesh.world().size()).short_text()));
   const bool other_order = std::any_of(differences.begin(), differences.end(), [](const ConfigDifference& difference) {
-    return difference.key.starts_with("data.") && difference.key != "data.train" &&
-           difference.key != "data.validation" && !may_change_on_resume(difference.key);
+    return difference.key.starts_with("data.") && !names_files(difference.key) && !may_change_on_resume(difference.key);
   });
   return {path, std::move(state), options.new_data && (other_order || !(by_content && changed_data.empty()))};
 }

@@ -211,10 +211,10 @@ std::optional<double> peak_rate(const RunConfig& config, const Communicator& wor
     return std::nullopt;
   if (matmul_library() == MatmulLibrary::cublaslt_tf32)
     precision = Precision::tf32;
-  const MatrixRate& rate = found->device.rate(precision);
-  if (rate.is_measured || rate.peak_flops <= 0)
+  const double peak = found->device.rate(precision).peak();
+  if (peak <= 0)
     return std::nullopt;
-  return rate.peak_flops * found->share * world.size() / world.context().ranks_per_device;
+  return peak * found->share * world.size() / world.context().ranks_per_device;
 }
 
 }  // namespace espalier

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
@@ -28,19 +26,11 @@
 namespace espalier {
 namespace {
 
-// Keys that only say how, where and how long it is computed. Checksums say whether the data are the same.
+// Of what a resumed run may change only that by which the numbers stay. Checksums say whether the data are the same.
 bool may_differ(const std::string& key) {
-  constexpr std::array<std::string_view, 8> free = {
-      "model.preset", "data.", "batch.micro_batch_size", "parallel.", "checkpoint.", "stability.", "emulate.", "run."};
-  constexpr std::array<std::string_view, 7> fixed = {"run.seed",
-                                                     "run.steps",
-                                                     "run.tokens",
-                                                     "data.weights",
-                                                     "data.epochs",
-                                                     "data.document",
-                                                     "data.validation_fraction"};
-  const auto begins = [&](std::string_view prefix) { return key.starts_with(prefix); };
-  return std::any_of(free.begin(), free.end(), begins) && std::none_of(fixed.begin(), fixed.end(), begins);
+  const bool changes_numbers = is_dropout(key) || key.starts_with("optimizer.") || key.starts_with("precision.") ||
+                               key == "run.steps" || key == "run.tokens";
+  return key == "model.preset" || names_files(key) || (may_change_on_resume(key) && !changes_numbers);
 }
 
 // Of each file to train on: "5000 tokens, checksum 0123456789abcdef". Of formats without one it is of samples.
