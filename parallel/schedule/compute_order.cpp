@@ -57,35 +57,35 @@ PipelineSchedule gpipe(const PipelineShape& shape) {
   return list;
 }
 
-/// Narayanan et al., PipeDream-2BW and Megatron-LM (2021): as many forwards ahead as there are stages below, so at most
-/// p - stage micro-batches are in flight.
+/// Narayanan et al., PipeDream-2BW and Megatron-LM (2021): at most p - stage micro-batches are in flight.
 PipelineSchedule one_f_one_b(const PipelineShape& shape, int stage) {
   PipelineSchedule forwards;
   PipelineSchedule backwards;
   append_forwards(forwards, 1, 0, shape.microbatches);
   append_backwards(backwards, 1, 0, shape.microbatches);
-  return weave(forwards, backwards, shape.stages - stage - 1);
+  return weave(forwards, backwards, warm_up_forwards(shape, stage));
 }
+
+/// Groups of micro-batches of interleaved().
+int num_groups(const PipelineShape& shape) { return std::max(1, shape.microbatches / shape.stages); }
 
 /// Narayanan et al. (2021), section 2.2: groups of p micro-batches, each through chunk 0, then through chunk 1, and so
 /// on: when the last stage has done chunk 0 of the first one, the first stage has just finished with the group. The
 /// paper wants p to divide m. Here the groups are as equal as can be and hold p or more (fewer only where m < p),
 /// larger ones first: then no later group makes a stage wait for a forward that comes after the backward it feeds.
 PipelineSchedule interleaved(const PipelineShape& shape, int stage) {
-  const int num_groups = std::max(1, shape.microbatches / shape.stages);
-  const int smaller = shape.microbatches / num_groups;
-  const int num_larger = shape.microbatches % num_groups;
+  const int groups = num_groups(shape);
+  const int smaller = shape.microbatches / groups;
+  const int num_larger = shape.microbatches % groups;
   PipelineSchedule forwards;
   PipelineSchedule backwards;
-  for (int group = 0, first = 0; group < num_groups; ++group) {
+  for (int group = 0, first = 0; group < groups; ++group) {
     const int last = first + smaller + (group < num_larger ? 1 : 0);
     append_forwards(forwards, shape.chunks, first, last);
     append_backwards(backwards, shape.chunks, first, last);
     first = last;
   }
-  // The first backward is the last chunk's: all chunks but one are forward first. Then twice the way to the last stage.
-  const int largest = smaller + (num_larger > 0 ? 1 : 0);
-  return weave(forwards, backwards, (shape.chunks - 1) * largest + 2 * (shape.stages - stage - 1));
+  return weave(forwards, backwards, warm_up_forwards(shape, stage));
 }
 
 /// Qi et al., Zero Bubble Pipeline Parallelism (2023), ZB-H1: the order of 1F1B, but the stage before waits for Bi
@@ -111,6 +111,15 @@ PipelineSchedule zero_bubble(const PipelineShape& shape, int stage) {
 }
 
 }  // namespace
+
+int warm_up_forwards(const PipelineShape& shape, int stage) {
+  const int behind = shape.stages - stage - 1;
+  if (shape.chunks == 1)
+    return behind;
+  // The first backward is the last chunk's: all chunks but one are forward first. Then twice the way to the last stage.
+  const int largest = (shape.microbatches + num_groups(shape) - 1) / num_groups(shape);
+  return (shape.chunks - 1) * largest + 2 * behind;
+}
 
 PipelineSchedule compute_order(const PipelineShape& shape, int stage) {
   switch (shape.kind) {

@@ -6,20 +6,20 @@
 #include <array>
 #include <map>
 
+#include "parallel/schedule/compute_order.hpp"
+
 namespace espalier {
 namespace {
 
 int slots_together(const PipelineShape& shape, int stage) {
   const int m = shape.microbatches;
-  const int behind = shape.stages - stage;
   switch (shape.kind) {
     case ScheduleKind::sequential: return shape.chunks;
     case ScheduleKind::gpipe: return m * shape.chunks;
-    case ScheduleKind::one_f_one_b: return std::min(m, behind);
+    case ScheduleKind::one_f_one_b:
+    case ScheduleKind::interleaved: return std::min(m * shape.chunks, warm_up_forwards(shape, stage) + 1);
     case ScheduleKind::zero_bubble: return std::min(m, shape.stages);  // weight parts kept back fill what 1F1B has free
     case ScheduleKind::zero_bubble_2p: return std::min(m, 2 * shape.stages - 1);
-    case ScheduleKind::interleaved:
-      return std::min(m * shape.chunks, 2 * (behind - 1) + (shape.chunks - 1) * shape.stages + 1);
     case ScheduleKind::zero_bubble_v: return std::min(m, shape.stages) * shape.chunks;
   }
   return m;
@@ -31,7 +31,7 @@ std::vector<int> interleaved_slots(const PipelineShape& shape, int stage) {
   const int p = shape.stages;
   const int round = p * shape.chunks;
   const auto passes = [&](int n, int place) { return n / round * p + std::clamp(n % round - place, 0, p); };
-  const int ahead = 2 * (p - 1 - stage) + (shape.chunks - 1) * p + 1;  // forward passes before the first backward
+  const int ahead = warm_up_forwards(shape, stage) + 1;  // forward passes before the first backward
   std::vector<int> slots;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const int forward_place = chunk * p;
@@ -73,7 +73,7 @@ PipelineSlots slots_of_list(PipelineShape shape, int stage) {
 }  // namespace
 
 PipelineSlots pipeline_slots(const PipelineShape& shape, int stage) {
-  if (shape.kind == ScheduleKind::interleaved && (shape.chunks == 1 || shape.microbatches % shape.stages != 0))
+  if (shape.kind == ScheduleKind::interleaved && shape.chunks > 1 && shape.microbatches % shape.stages != 0)
     return slots_of_list(shape, stage);
   PipelineSlots slots{.chunks = {}, .together = slots_together(shape, stage)};
   if (shape.kind == ScheduleKind::interleaved)
