@@ -110,14 +110,4 @@ Request irecv(const ExecSpace& exec, const Communicator& communicator, const Vie
   return request;
 }
 
-template <class View>
-void send(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data) {
-  isend(exec, communicator, data, peer, tag).wait();
-}
-
-template <class View>
-void recv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data) {
-  irecv(exec, communicator, data, peer, tag).wait();
-}
-
 }  // namespace espalier

@@ -69,7 +69,7 @@ void GradientReducer<S>::begin_step() {
   ESPALIER_ASSERT(std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.is_idle(); }),
                   "begin_step() while buckets are in flight: call wait() first");
   pass_ = Pass::reduce;
-  others_sent_at_ = exposed_seconds_ = bubble_seconds_ = 0;
+  others_sent_at_ = bubble_seconds_ = 0;
   for (Group& group : groups_) {
     group.num_marked = 0;
     group.is_second_level_done.assign(group.buckets.size(), 0);
@@ -296,11 +296,9 @@ template <class S>
 void GradientReducer<S>::complete(const char* what) {
   const Communicator& communicator = groups_.front().communicator;
   const double began = communicator.clock().now();
-  const Waiter total(communicator.context().wait);  // the time exposed
   wait_until([this] { return all_done(); });
   if (communicator.device_link() != nullptr)
     compat::fence(exec_, "espalier::parallel: what is exposed of the reduction is its time, not that of what follows");
-  exposed_seconds_ += total.seconds();
   const double ended = communicator.clock().now();
   // Before the other stage has sent its part this is waiting for its work; after it, for the network.
   const double bubble_until = pass_ == Pass::reduce ? std::clamp(others_sent_at_, began, ended) : began;
@@ -352,17 +350,14 @@ const BucketExchange<S>& GradientReducer<S>::oldest() const {
 }
 
 template <class S>
-ReducerStats GradientReducer<S>::stats() const {
-  ReducerStats stats;
-  stats.exposed_seconds = exposed_seconds_;
-  stats.bubble_seconds = bubble_seconds_;
+std::map<GroupKey, Traffic> GradientReducer<S>::traffic() const {
+  std::map<GroupKey, Traffic> traffic;
   for (const Group& group : groups_) {
-    const std::uint64_t bytes = group.traffic().bytes - group.traffic_before.bytes;
-    stats.bytes_by_group[group.key] += bytes;
-    stats.bytes_sent += bytes;
-    stats.messages_sent += group.traffic().messages - group.traffic_before.messages;
+    Traffic& of_group = traffic[group.key];  // of both levels
+    of_group.bytes += group.traffic().bytes - group.traffic_before.bytes;
+    of_group.messages += group.traffic().messages - group.traffic_before.messages;
   }
-  return stats;
+  return traffic;
 }
 
 template class GradientReducer<float>;

@@ -18,14 +18,6 @@
 
 namespace espalier {
 
-struct ReducerStats {
-  double exposed_seconds = 0;       ///< in wait() and gather_updated_weights(), since begin_step()
-  double bubble_seconds = 0;        ///< the part of it that is bubble: waited before the other stage had sent
-  std::uint64_t bytes_sent = 0;     ///< since begin_step(), all communicators
-  std::uint64_t messages_sent = 0;  ///< the same
-  std::map<GroupKey, std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
-};
-
 /// Sums gradients over the ranks of their reduction group, overlapped with backward. Per step, call
 /// - begin_step()
 /// - mark_ready(segment) as soon as a segment's gradient is final (last micro-batch only)
@@ -100,7 +92,12 @@ class GradientReducer {
   const ReductionPlan& plan() const { return plan_; }
   const std::vector<Bucket>& buckets() const { return plan_.buckets; }
   const std::vector<Segment>& segments() const { return segments_; }
-  ReducerStats stats() const;
+
+  /// Of this step: the part of wait() before the other stage had sent.
+  double bubble_seconds() const { return bubble_seconds_; }
+
+  /// Since begin_step(), by group of the communicators.
+  std::map<GroupKey, Traffic> traffic() const;
 
  private:
   using Exchange = BucketExchange<S>;
@@ -167,7 +164,6 @@ class GradientReducer {
   Index weight_bytes_ = 1;     // an element
   Index num_done_ = 0;         // exchanges, since the start
   double others_sent_at_ = 0;  // their values of the buckets that came so far, in groups across stages
-  double exposed_seconds_ = 0;
   double bubble_seconds_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,15 @@ ParameterStore<T> odd_parameters(bool tied = true) {
     parameters.declare({.name = "tokens", .shape = {97, 23}, .block = 0, .tied = true, .init_std = 1});
   parameters.lay_out();
   return parameters;
+}
+
+/// What a GradientReducer has sent since begin_step().
+template <class Reducer>
+std::uint64_t bytes_sent(const Reducer& reducer) {
+  std::uint64_t bytes = 0;
+  for (const auto& [group, traffic] : reducer.traffic())
+    bytes += traffic.bytes;
+  return bytes;
 }
 
 /// Undoes what a test sets for the whole job.

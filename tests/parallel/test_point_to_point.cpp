@@ -40,9 +40,9 @@ TEST(PointToPoint, TagsKeepMessagesApartAndOneTagKeepsTheirOrder) {
   sends.push_back(isend(ExecSpace(), world(), b, next_rank(), tags::gradients));
   sends.push_back(isend(ExecSpace(), world(), c, next_rank(), tags::activations));
   const auto first = value(0), second = value(0), other = value(0);
-  recv(ExecSpace(), world(), other, previous_rank(), tags::gradients);
-  recv(ExecSpace(), world(), first, previous_rank(), tags::activations);
-  recv(ExecSpace(), world(), second, previous_rank(), tags::activations);
+  irecv(ExecSpace(), world(), other, previous_rank(), tags::gradients).wait();
+  irecv(ExecSpace(), world(), first, previous_rank(), tags::activations).wait();
+  irecv(ExecSpace(), world(), second, previous_rank(), tags::activations).wait();
   EXPECT_EQ(to_vector(first)[0], 1);
   EXPECT_EQ(to_vector(other)[0], 2);
   EXPECT_EQ(to_vector(second)[0], 3);
@@ -57,7 +57,7 @@ TEST(PointToPoint, RequestKeepsTheBufferAlive) {
   Request send = isend(ExecSpace(), world(), out, next_rank());
   out = {};  // the request has the last reference
   const auto overwriting = make_tensor(std::vector<double>(50000, -1.0));
-  recv(ExecSpace(), world(), in, previous_rank());
+  irecv(ExecSpace(), world(), in, previous_rank()).wait();
   send.wait();
   EXPECT_TRUE(same_bits(to_vector(in), contributions<double>(previous_rank(), 50000)));
 }
@@ -69,7 +69,8 @@ TEST(PointToPoint, SomethingElseAdvancesWhileARankWaits) {
   bool sent = false;
   const auto send_once = [&] {
     if (!std::exchange(sent, true))
-      send(ExecSpace(), world(), make_tensor(std::vector<double>{static_cast<double>(world().rank())}), next_rank());
+      isend(ExecSpace(), world(), make_tensor(std::vector<double>{static_cast<double>(world().rank())}), next_rank())
+          .wait();
   };
   receive.wait(send_once);  // the first to wait has nothing to get, unless it sends
   send_once();
@@ -84,7 +85,7 @@ TEST(PointToPoint, AnotherLengthThanExpectedIsAnError) {
     const auto in = make_tensor(std::vector<float>(4));
     Request send = isend(ExecSpace(), own, out, next_rank());
     try {
-      recv(ExecSpace(), own, in, previous_rank());
+      irecv(ExecSpace(), own, in, previous_rank()).wait();
       FAIL() << sent << " elements came for 4 and nothing was said";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::communication);
@@ -102,7 +103,7 @@ TEST(PointToPoint, LongMessagesGoInPieces) {
   const auto out = make_tensor(contributions<float>(world().rank(), 10));
   const auto in = make_tensor(std::vector<float>(10));
   Request send = isend(ExecSpace(), world(), out, next_rank());
-  recv(ExecSpace(), world(), in, previous_rank());
+  irecv(ExecSpace(), world(), in, previous_rank()).wait();
   send.wait();
   *world().state()->context = before;
   EXPECT_EQ(world().traffic().messages - messages_before, 4u);  // 13 + 13 + 13 + 1
@@ -117,7 +118,7 @@ TEST(PointToPoint, DeadlineNamesThePeer) {
   world().set_deadline(0.1);
   for (const auto& [tag, what] : {std::pair(tags::activations, "activations"), {tags::ready, "readiness"}}) {
     try {
-      recv(ExecSpace(), own, in, previous_rank(), tag);
+      irecv(ExecSpace(), own, in, previous_rank(), tag).wait();
       FAIL() << "nothing was sent, and the receive returned";
     } catch (const Error& error) {
       const std::string text = error.what();

@@ -260,7 +260,7 @@ TEST(RankProgressPeers, WaitsAreWrittenDown) {
   const Communicator own = world().duplicate("silent");
   const auto in = make_tensor(std::vector<float>(4));
   world().set_deadline(0.1);
-  EXPECT_THROW(recv(ExecSpace(), own, in, previous, tags::activations), Error);
+  EXPECT_THROW(irecv(ExecSpace(), own, in, previous, tags::activations).wait(), Error);
   EXPECT_EQ(place.rank, world().rank());
   EXPECT_EQ(place.world_size, size);
   EXPECT_EQ(place.waiting, 1) << "after an error the progress says what was waited for";

@@ -181,7 +181,7 @@ TYPED_TEST(ShardedLayersOf, GradientsOfAllMicroBatchesAreInTheShard) {
       for (const auto& [group, traffic] : reduction_traffic(sharded.plan, communicators.ranks(), sharded.options,
                                                             sizeof(S), sizeof(TypeParam), planned))
         wanted.reduce_bytes += traffic.reduce_bytes + traffic.second_reduce_bytes;
-      EXPECT_EQ(reducer.stats().bytes_sent, wanted.reduce_bytes);
+      EXPECT_EQ(bytes_sent(reducer), wanted.reduce_bytes);
     }
   }
 }

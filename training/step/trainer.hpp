@@ -179,7 +179,7 @@ class Trainer {
   virtual Tensor<double, 0> loss() const = 0;
   /// After forward() on the last stage: logits (V) of what follows the token in a row of (B T).
   virtual std::vector<float> logits_of(Index row) = 0;
-  /// Waits for the sums of the gradients. @returns the part that is bubble: see ReducerStats
+  /// Waits for the sums of the gradients. @returns GradientReducer::bubble_seconds()
   virtual double finish_reduction() = 0;
   /// Enqueues gradient_squares(): the sum over the unique_owned() gradients of this rank, (1) on the device.
   virtual void square_gradients() = 0;

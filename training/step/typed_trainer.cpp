@@ -89,7 +89,15 @@ void TypedTrainer<P>::forward(const std::vector<TokenBatch>& batches) {
 template <class P>
 double TypedTrainer<P>::finish_reduction() {
   reducer_.wait();
-  return reducer_.stats().bubble_seconds;
+  return reducer_.bubble_seconds();
+}
+
+template <class P>
+std::uint64_t TypedTrainer<P>::reduction_bytes() const {
+  std::uint64_t bytes = gatherer_.bytes_sent();
+  for (const auto& [group, traffic] : reducer_.traffic())
+    bytes += traffic.bytes;
+  return bytes;
 }
 
 template <class P>

@@ -44,7 +44,7 @@ class TypedTrainer final : public Trainer {
     optimizer_.step(exec_, learning_rate, clip, updates);
   }
   void gather_updated_weights() override { reducer_.gather_updated_weights(store_.weights()); }
-  std::uint64_t reduction_bytes() const override { return reducer_.stats().bytes_sent + gatherer_.bytes_sent(); }
+  std::uint64_t reduction_bytes() const override;
   ComputeTimes& times() override { return times_; }
   StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, gatherer_, units_, transit_, times_}; }
 
