@@ -22,7 +22,7 @@ class ProcessMesh {
   /// @param is_ring the last stage of a pipeline sends to the first, as with several chunks. Then MPI carries the
   /// messages between stages until the first step is done. CUDA loads kernels at their first use and may wait for the
   /// whole device. NCCL's sends in it wait for their receivers. With several chunks not every schedule gets through
-  /// that (ScheduleCosts::computing_waits_for_sends).
+  /// that (tests/parallel/test_schedule_check.cpp).
   ProcessMesh(const Communicator& world, const MeshLayout& layout, bool is_ring = true);
   ProcessMesh(ProcessMesh&&) = default;
   ProcessMesh& operator=(ProcessMesh&&) = default;

@@ -9,28 +9,11 @@
 #include "parallel/mesh/mesh_layout.hpp"
 
 namespace espalier {
-namespace {
-
-std::vector<int> in_flight_of(const PipelineSchedule& list) {
-  int chunks = 1;
-  for (const Operation& operation : list)
-    chunks = std::max(chunks, operation.chunk + 1);
-  std::vector<int> most(static_cast<std::size_t>(chunks));
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    most[static_cast<std::size_t>(chunk)] = slots_needed(list, chunk);
-  return most;
-}
-
-}  // namespace
-
 Simulation simulate(const std::vector<PipelineSchedule>& stages, const ScheduleCosts& costs) {
   std::vector<const PipelineSchedule*> lists;
   Simulation result;
-  for (const PipelineSchedule& list : stages) {
+  for (const PipelineSchedule& list : stages)
     lists.push_back(&list);
-    result.times.emplace_back(list.size());
-    result.in_flight.push_back(in_flight_of(list));
-  }
   result.busy.assign(stages.size(), 0.0);
   ScheduleRun run = run_schedules(lists, {.degrees = PerAxis::degrees(1, 1, static_cast<int>(stages.size()))}, costs);
   ESPALIER_ASSERT(run.complete, "a schedule that never ends: check_schedules says why");
@@ -40,8 +23,6 @@ Simulation simulate(const std::vector<PipelineSchedule>& stages, const ScheduleC
   double busy = 0;
   for (const ScheduleEvent& event : run.events) {
     const auto stage = static_cast<std::size_t>(event.rank);
-    result.times[stage][event.index] = {.start = event.start, .end = event.end};
-    result.makespan = std::max(result.makespan, event.end);
     if (!is_compute(stages[stage][event.index].kind))
       continue;
     first = std::min(first, event.start);

@@ -9,20 +9,12 @@
 
 namespace espalier {
 
-struct OperationTime {
-  double start = 0;  ///< after the wait for a message or for other stages
-  double end = 0;
-};
-
 /// What one step of a pipeline costs. "Work" is forward, backward, backward_input and backward_weight.
 struct Simulation {
-  std::vector<std::vector<OperationTime>> times;  ///< [stage][operation of its list]
-  std::vector<ScheduleEvent> events;              ///< of all stages, by (start, stage), no effect before its cause
-  double makespan = 0;                            ///< end of the last operation of all
-  double window = 0;         ///< from the start of the first work of any stage to the end of the last of any
-  std::vector<double> busy;  ///< of each stage: seconds of work
-  double idle_share = 0;     ///< the bubble: 1 - busy / (stages x window)
-  std::vector<std::vector<int>> in_flight;  ///< [stage][chunk]: the most micro-batches at once, see slots_needed
+  std::vector<ScheduleEvent> events;  ///< of all stages, by (start, stage), no effect before its cause
+  double window = 0;                  ///< from the start of the first work of any stage to the end of the last of any
+  std::vector<double> busy;           ///< of each stage: seconds of work
+  double idle_share = 0;              ///< the bubble: 1 - busy / (stages x window)
 };
 
 /// Times the lists of all stages of one pipeline; they must pass check_schedules. Pure.

@@ -35,8 +35,6 @@ class AbstractWorld {
         costs_(costs),
         num_run_(ranks.size(), 0),
         free_at_(ranks.size(), 0.0),
-        in_flight_(ranks.size(), 0),
-        is_held_(ranks.size(), false),
         num_tp_groups_(layout.size() / layout.degree(Axis::tp)),
         num_sum_groups_(layout.degree(Axis::tp) * layout.degree(Axis::pp)) {
     const int sum_size = layout.size() / num_sum_groups_;  // all that see other tokens
@@ -103,10 +101,6 @@ class AbstractWorld {
     if (num_run_[at(rank)] == list.size())
       return;
     const Operation& next = list[num_run_[at(rank)]];
-    is_held_[at(rank)] =
-        costs_.computing_waits_for_sends && !is_receive(next.kind) && !is_send(next.kind) && in_flight_[at(rank)] > 0;
-    if (is_held_[at(rank)])
-      return;  // until its last message is taken
     if (is_receive(next.kind))
       take_message(rank_of_stage(rank, next.peer), rank, next.kind);
     else if (Group* group = group_of(rank, next))
@@ -122,8 +116,6 @@ class AbstractWorld {
       return;
     ready_.emplace(std::max(free_at_[at(receiver)], from.arrivals.front()), receiver);
     from.arrivals.pop_front();
-    if (--in_flight_[at(sender)] == 0 && is_held_[at(sender)])
-      arrive_at_next(sender);
   }
 
   void join(Group& group, int rank) {
@@ -145,7 +137,6 @@ class AbstractWorld {
       const int receiver = rank_of_stage(rank, operation.peer);
       Channel& to = channel(rank, receiver, operation.kind);
       to.arrivals.push_back(start + (costs_.message ? costs_.message(stage, operation) : 0.0));
-      ++in_flight_[at(rank)];
       if (to.receiver_waits)
         take_message(rank, receiver, counterpart(operation.kind));
     } else if (!is_receive(operation.kind) && costs_.compute) {
@@ -160,8 +151,6 @@ class AbstractWorld {
   const ScheduleCosts& costs_;
   std::vector<std::size_t> num_run_;
   std::vector<double> free_at_;
-  std::vector<int> in_flight_;  // messages of a rank that nobody has taken
-  std::vector<bool> is_held_;   // by them
   int num_tp_groups_;
   int num_sum_groups_;
   std::vector<Group> groups_;  // tp groups, dp groups, tied groups (one a tp coordinate), the world

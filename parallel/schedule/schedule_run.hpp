@@ -16,9 +16,6 @@ struct MeshLayout;
 struct ScheduleCosts {
   std::function<double(int stage, const Operation&)> compute = {};  ///< of operations other than messages
   std::function<double(int stage, const Operation&)> message = {};  ///< a send: from its start to its arrival
-  /// A computation begins only when all sends of its rank are received. So it is where CUDA loads a kernel at its first
-  /// use: it waits for the whole device, on which NCCL's sends wait for their receivers.
-  bool computing_waits_for_sends = false;
 };
 
 /// One operation that was run. Waiting for others is no part of it.

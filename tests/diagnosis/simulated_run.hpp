@@ -110,7 +110,8 @@ class SimulatedRun {
                         const bool late = stage == faults_.late_stage && op.kind == OperationKind::send_activations;
                         return faults_.transit + (late ? faults_.delay : 0);
                       }});
-      ends[at(replica)] = simulation.makespan;
+      const double end = simulation.events.back().end;  // of the last operation: the optimizer, on all stages
+      ends[at(replica)] = end;
       for (int stage = 0; stage < stages; ++stage)
         for (int tensor = 0; tensor < config.layout.tensor; ++tensor) {
           const int rank = rank_of(stage, tensor);
@@ -120,7 +121,7 @@ class SimulatedRun {
           seconds[Phase::backward] = m * operation(rank, layers[at(stage)], OperationKind::backward);
           seconds[Phase::tensor_comm] =
               simulation.busy[at(stage)] - seconds[Phase::forward] - seconds[Phase::backward] + faults_.tensor;
-          seconds[Phase::bubble] = simulation.makespan - simulation.busy[at(stage)];
+          seconds[Phase::bubble] = end - simulation.busy[at(stage)];
           const bool late = stage == faults_.late_stage + 1 && faults_.late_stage >= 0;
           times[at(rank)].activation_transit = stage > 0 ? faults_.transit + (late ? faults_.delay : 0) : 0;
           times[at(rank)].gradient_transit = stage + 1 < stages ? faults_.transit : 0;

@@ -34,6 +34,13 @@ ScheduleCosts costs(const Costs& seconds, int chunks = 1) {
   return {.compute = compute, .message = [=](int /*stage*/, const Operation& /*send*/) { return seconds.message; }};
 }
 
+/// When an operation of a stage's list runs.
+ScheduleEvent event_of(const Simulation& simulation, std::size_t stage, std::size_t index) {
+  return *std::find_if(simulation.events.begin(), simulation.events.end(), [&](const ScheduleEvent& event) {
+    return static_cast<std::size_t>(event.rank) == stage && event.index == index;
+  });
+}
+
 Simulation price(const PipelineShape& shape, const Costs& seconds = {}) {
   return simulate(make_schedules(shape), costs(seconds, shape.chunks));
 }
@@ -48,7 +55,7 @@ TEST(PipelineSimulator, GpipeAndOneForwardOneBackwardIdleAsTheFormulaSays) {
       const Simulation result = price(shape, {.backward_weight = weight});
       EXPECT_EQ(result.idle_share, (p - 1) / (m + p - 1)) << shape;
       EXPECT_EQ(result.window, (m + p - 1) * (4 + weight)) << shape;
-      EXPECT_EQ(result.makespan, result.window) << shape;
+      EXPECT_EQ(result.events.back().end, result.window) << shape;
       for (const double busy : result.busy)
         EXPECT_EQ(busy, m * (4 + weight)) << shape;
     }
@@ -115,25 +122,18 @@ TEST(PipelineSimulator, InterleavedIdlesLessThanOneForwardOneBackward) {
   });
 }
 
-TEST(PipelineSimulator, InFlightIsWhatTheListNeeds) {
-  const Simulation result = price({.kind = ScheduleKind::one_f_one_b, .stages = 4, .microbatches = 8});
-  EXPECT_EQ(result.in_flight, (std::vector<std::vector<int>>{{4}, {3}, {2}, {1}}));
-  const PipelineShape chunked{.kind = ScheduleKind::interleaved, .stages = 2, .chunks = 2, .microbatches = 4};
-  EXPECT_EQ(price(chunked).in_flight.front().size(), 2U);
-}
-
 // One micro-batch there and back: three messages of 5 s between works of 2, and 4 s.
 TEST(PipelineSimulator, MessagesTakeTheirTime) {
   const PipelineShape shape{.stages = 2, .microbatches = 1};
   const auto lists = make_schedules(shape);
   const Simulation result = simulate(lists, costs({.message = 5, .step = 1}));
   EXPECT_EQ(result.window, 2 + 5 + 2 + 4 + 5 + 4);
-  EXPECT_EQ(result.makespan, result.window + 3);  // reduce, tied_reduce, optimizer
+  EXPECT_EQ(result.events.back().end, result.window + 3);  // reduce, tied_reduce, optimizer
   EXPECT_EQ(result.busy, (std::vector<double>{6, 6}));
   EXPECT_EQ(text(lists[1][0]), "recv F0 from stage 0");
-  EXPECT_EQ(result.times[1][0].start, 7);
-  EXPECT_EQ(result.times[1][0].end, 7);
-  EXPECT_EQ(result.times[1][1].end, 9);
+  EXPECT_EQ(event_of(result, 1, 0).start, 7);
+  EXPECT_EQ(event_of(result, 1, 0).end, 7);
+  EXPECT_EQ(event_of(result, 1, 1).end, 9);
 }
 
 // A sender goes on at once: with messages as long as the work the last stage is still never short of any.
@@ -149,7 +149,7 @@ TEST(PipelineSimulator, CollectivesOfThePipelineWaitForAllStages) {
   const Simulation result = simulate(lists, costs({.step = 1}));
   for (std::size_t stage = 0; stage < lists.size(); ++stage) {
     EXPECT_EQ(text(lists[stage].back()), "optimizer");
-    EXPECT_EQ(result.times[stage].back().start, result.window + 2);
+    EXPECT_EQ(event_of(result, stage, lists[stage].size() - 1).start, result.window + 2);
   }
 }
 

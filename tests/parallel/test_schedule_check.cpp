@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "parallel/mesh/mesh_layout.hpp"
@@ -27,16 +29,50 @@ TEST(ScheduleCheck, AllSchedulesAreProven) {
   });
 }
 
+// Whether one pipeline gets through its lists where a computation begins only when all sends of its rank are received.
+// So it is where CUDA loads a kernel at its first use: it waits for the whole device, on which NCCL's sends wait for
+// their receivers. The operations at the end, which wait for other stages, send nothing.
+bool ends_if_computing_waits_for_sends(const Lists& lists) {
+  std::vector<std::size_t> next(lists.size(), 0);
+  std::vector<int> untaken(lists.size(), 0);                    // messages of a stage
+  std::map<std::tuple<int, int, OperationKind>, int> channels;  // untaken, by sender, receiver and kind of send
+  const auto advance = [&](int stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    if (next[at] == lists[at].size())
+      return false;
+    const Operation& operation = lists[at][next[at]];
+    if (is_send(operation.kind)) {
+      ++channels[{stage, operation.peer, operation.kind}];
+      ++untaken[at];
+    } else if (is_receive(operation.kind)) {
+      int& messages = channels[{operation.peer, stage, counterpart(operation.kind)}];
+      if (messages == 0)
+        return false;
+      --messages;
+      --untaken[static_cast<std::size_t>(operation.peer)];
+    } else if (untaken[at] > 0) {
+      return false;
+    }
+    ++next[at];
+    return true;
+  };
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (int stage = 0; stage < static_cast<int>(lists.size()); ++stage)
+      while (advance(stage))
+        goes_on = true;
+  }
+  for (std::size_t stage = 0; stage < lists.size(); ++stage)
+    if (next[stage] < lists[stage].size())
+      return false;
+  return true;
+}
+
 // What ProcessMesh relies on.
 TEST(ScheduleCheck, WithoutChunksComputingMayWaitForSends) {
   int num_stuck = 0;
   for_each_shape([&](const PipelineShape& shape) {
-    const Lists lists = make_schedules(shape);
-    std::vector<const PipelineSchedule*> ranks;
-    for (const PipelineSchedule& list : lists)
-      ranks.push_back(&list);
-    const MeshLayout one_pipeline{.degrees = PerAxis::degrees(1, 1, shape.stages)};
-    const bool complete = run_schedules(ranks, one_pipeline, {.computing_waits_for_sends = true}).complete;
+    const bool complete = ends_if_computing_waits_for_sends(make_schedules(shape));
     EXPECT_TRUE(complete || shape.chunks > 1) << shape;
     num_stuck += complete ? 0 : 1;
   });
