@@ -147,22 +147,6 @@ void ParameterStore<T>::allocate(const FlatSharding& weights, const FlatSharding
 }
 
 template <class T>
-Index ParameterStore<T>::num_parameters() const {
-  Index total = 0;
-  for (const Parameter& parameter : parameters_)
-    total += num_elements(parameter.spec.shape);
-  return total;
-}
-
-template <class T>
-void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
-  const auto gradients = gradients_.values();
-  Kokkos::parallel_for(
-      "espalier::core::zero_gradients", RangePolicy(exec, 0, static_cast<Index>(gradients.extent(0))),
-      KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
-}
-
-template <class T>
 void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) const {
   for (const IndexRange& range : weights_.held())
     fill<T>(exec, parameters_, seed, range,

@@ -68,7 +68,6 @@ class ParameterStore {
   const std::vector<Parameter>& parameters() const { return parameters_; }  ///< in flat order
   const std::vector<Segment>& segments() const { return segments_; }
   Index flat_size() const { return flat_size_; }
-  Index num_parameters() const;  ///< global elements of the declared tensors
 
   const FlatStorage<T>& weights() const { return weights_; }
   const FlatStorage<State<T>>& gradients() const { return gradients_; }
@@ -76,8 +75,6 @@ class ParameterStore {
   /// What is held of them: (flat_size) without units.
   Tensor<T, 1> flat_weights() const { return weights_.values(); }
   Tensor<State<T>, 1> flat_gradients() const { return gradients_.values(); }
-
-  void zero_gradients(const ExecSpace& exec) const;
 
   /// Fills weights with init_mean + init_std * normal(seed, stream, init_first + global index): the same values on any
   /// layout. The stream is init_stream, or the name.

@@ -21,8 +21,4 @@ Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index max_logi
   return rows < 8 * tile ? rows : std::min(tokens, tile * divide_up(rows, tile));
 }
 
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size, Index max_logits) {
-  return static_cast<int>(divide_up(tokens, logit_rows(tokens, vocab_size, tensor_size, max_logits)));
-}
-
 }  // namespace espalier

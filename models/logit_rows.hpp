@@ -25,7 +25,4 @@ inline constexpr Index min_logit_rows = 64;
 /// more. The same on all ranks of the tensor axis.
 Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index max_logits);
 
-/// Pieces that the rows of a micro-batch are cut into by that.
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size, Index max_logits);
-
 }  // namespace espalier

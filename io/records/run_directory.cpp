@@ -251,7 +251,7 @@ void RunDirectory::describe_unfinished() {
   if (!previous_ || previous_->state != RunState::running)
     return;
   const bool here = previous_->host == host_name();
-  unfinished_ = {*previous_, here, "", read_progress_files(state())};
+  unfinished_ = {*previous_, "", read_progress_files(state())};
   std::string& text = unfinished_->text;
   text = fmt::format("the previous launch ({}) was killed or crashed", who(*previous_));
   if (!here)

@@ -21,9 +21,7 @@ void record_failure(const Path& directory, const std::string& cause, ExitCode co
 /// A launch that did not exit cleanly: killed, or left with exit(0) before the end.
 struct UnfinishedLaunch {
   RunRecord record;
-  /// False where its process ran on another host and cannot be seen from here: it may still live.
-  bool certainly_ended = true;
-  std::string text;  ///< a sentence for the user: process, host, when, how far
+  std::string text;  ///< a sentence for the user: process, host, when, how far; whether it may still live
   std::vector<StoredProgress> progress;
 };
 

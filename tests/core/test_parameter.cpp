@@ -32,7 +32,6 @@ TEST(ParameterStore, orders_segments_by_chunk_block_group_and_decay) {
                                  {second, "second"},
                                  {first, "first"}})
     EXPECT_EQ(store.parameter(id).spec.name, name) << "handles stay valid";
-  EXPECT_EQ(store.num_parameters(), 3 + 5 + 35 + 22 + 4 + 13);
 }
 
 TEST(ParameterStore, aligns_and_covers_the_flat_arrays) {
@@ -184,15 +183,12 @@ TEST(ParameterStore, a_parameter_joins_one_of_its_segment) {
   EXPECT_THROW(store.lay_out(), std::logic_error);
 }
 
-TEST(ParameterStore, starts_and_is_set_to_zero) {
+TEST(ParameterStore, starts_at_zero) {
   ParameterStore<double> store;
-  const auto id = store.declare({.name = "t", .shape = {100}, .init_std = 1});
+  store.declare({.name = "t", .shape = {100}, .init_std = 1});
   store.allocate();
   const Values zeros(static_cast<std::size_t>(store.flat_size()), 0.0);
   EXPECT_TRUE(allclose(on_host(store.flat_weights()), zeros, 0));
-  EXPECT_TRUE(allclose(on_host(store.flat_gradients()), zeros, 0));
-  Kokkos::deep_copy(store.gradient(id, 100), 3.0);
-  store.zero_gradients(ExecSpace());
   EXPECT_TRUE(allclose(on_host(store.flat_gradients()), zeros, 0));
   store.initialize(ExecSpace(), 1);
   const Values weights = on_host(store.flat_weights());

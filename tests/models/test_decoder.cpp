@@ -156,7 +156,7 @@ TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
 
 TEST(Decoder, num_parameters_counts_what_the_layers_declare) {
   for (const auto& [name, config] : tiny_models())
-    EXPECT_EQ(num_parameters(config), TinyDecoder<Fp32>(1, 2, 1, config).parameters.num_parameters()) << name;
+    EXPECT_EQ(num_parameters(config), num_declared(TinyDecoder<Fp32>(1, 2, 1, config).parameters)) << name;
 }
 
 TEST(Decoder, fp32_gradients_are_those_of_fp64) {

@@ -69,7 +69,6 @@ TEST(Labels, everything_of_a_training_step_has_our_name) {
     const AdamW<float> optimizer(parameters, {});
     const SquaredNorm norm(ExecSpace(), {{0, parameters.flat_size()}});
     const Tensor<double, 0> value("espalier::workspace::norm"), clip("espalier::workspace::clip");
-    parameters.zero_gradients(ExecSpace());
     model.forward(ExecSpace(), 0, tokens.batch(), 0.1);
     model.backward(ExecSpace(), 0);
     norm.compute<float>(ExecSpace(), parameters.flat_gradients());
@@ -103,7 +102,6 @@ TEST(Labels, a_training_step_allocates_nothing) {
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 0.1);  // scratch of Kokkos grows once
   tiny.model->backward(tiny.exec, 0);
   const Seen labels = labels_of([&] {
-    tiny.parameters.zero_gradients(tiny.exec);
     tiny.model->forward(tiny.exec, 0, tokens.batch(), 0.1);
     tiny.model->backward(tiny.exec, 0);
   });

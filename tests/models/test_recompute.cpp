@@ -96,13 +96,19 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 constexpr Index large_length = 50;
 ModelConfig large_vocabulary() { return {logits_here.max_at_once / 64, large_length, 1, 8, 2, 20}; }
 
+/// Pieces that the rows of a micro-batch are taken in.
+Index logit_chunks(Index tokens, Index vocab_size, int tensor_size = 1) {
+  const Index rows = logit_rows(tokens, vocab_size, tensor_size, logits_here.max_at_once);
+  return (tokens + rows - 1) / rows;
+}
+
 TEST(LogitChunks, rows_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;
-  EXPECT_EQ(logit_chunks(64, vocabulary, 1, logits_here.max_at_once), 1);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 1, logits_here.max_at_once), 2);
+  EXPECT_EQ(logit_chunks(64, vocabulary), 1);
+  EXPECT_EQ(logit_chunks(65, vocabulary), 2);
   EXPECT_EQ(logit_rows(65, vocabulary, 1, logits_here.max_at_once), 33);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 2, logits_here.max_at_once), 1) << "each of two ranks has half of the columns";
-  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1, logits_here.max_at_once), 2) << "64 rows at least";
+  EXPECT_EQ(logit_chunks(65, vocabulary, 2), 1) << "each of two ranks has half of the columns";
+  EXPECT_EQ(logit_chunks(65, 100 * vocabulary), 2) << "64 rows at least";
   EXPECT_EQ(logit_rows(7, 11, 1, logits_here.max_at_once), 7);
 }
 
@@ -111,8 +117,8 @@ TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;
   TinyDecoder<Fp64> chunked(2, large_length, 1, shape);
-  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1, logits_here.max_at_once), 2);
-  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, logits_here.max_at_once), 1);
+  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size), 2);
+  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size), 1);
   chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
   chunked.model->backward(chunked.exec, 0);
   const double wanted = reference::decoder_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;

@@ -79,6 +79,15 @@ inline Tokens tiny_tokens(Index rows, const ModelConfig& config = tiny_config(),
           random_tokens(name + ".targets", rows, config.vocab_size)};
 }
 
+/// Global elements of the declared tensors.
+template <class T>
+Index num_declared(const ParameterStore<T>& store) {
+  Index total = 0;
+  for (const Parameter& parameter : store.parameters())
+    total += num_elements(parameter.spec.shape);
+  return total;
+}
+
 /// A model with its parameters, initialised so that every gradient is well above rounding: all tensors random, norms
 /// around 1.
 template <class P>
@@ -110,7 +119,7 @@ struct TinyDecoder {
   /// Zeroes loss and gradients.
   void reset() {
     Kokkos::deep_copy(model->loss(), 0.0);
-    parameters.zero_gradients(exec);
+    Kokkos::deep_copy(parameters.flat_gradients(), 0);
     Kokkos::fence();
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/support/documents.hpp"
+#include "tests/support/tensors.hpp"
 #include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/verify/layouts_to_verify.hpp"
@@ -65,7 +66,6 @@ LossAndNorm of_documents_alone(const RunConfig& config) {
   Decoder<Fp64> model(parameters, config.model.shape);
   parameters.allocate();
   parameters.initialize(exec, static_cast<std::uint64_t>(config.run.seed));
-  parameters.zero_gradients(exec);
   std::vector<Batch> batches;
   Index valid = 0;
   for (Index microbatch = 0; microbatch < on.trainer.loader().num_microbatches(); ++microbatch)
