@@ -55,7 +55,6 @@ struct Implementation {
   bool slices_tensors = false;    ///< ZeRO gathers and scatters each tensor slice by slice, which the host starts
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
   double overlapped_share = 0.7;  ///< of a tensor collective that is cut up to overlap with matmuls
-  double compiled_step = 0.3;     ///< of the overhead of a step, without an interpreter
   double recompute_share = 1;   ///< of the layers that recompute, where any does; of their products with keeps_products
   bool keeps_products = false;  ///< a layer that recomputes keeps the results of its other products and of attention
   bool sends_rows_once = false;      ///< to ranks with several experts of a row

@@ -95,7 +95,7 @@ void append_microbatches(std::vector<Layout>& layouts, const PlanProblem& proble
         schedules = {ScheduleKind::interleaved};
       else
         schedules = {ScheduleKind::one_f_one_b};
-      if (!space.schedule && chunks == 1 && mesh.pipeline > 1 && space.tries_zero_bubble)
+      if (!space.schedule && chunks == 1 && mesh.pipeline > 1)
         schedules.push_back(ScheduleKind::zero_bubble);
       for (const ScheduleKind schedule : schedules)
         for (const AxisOrder& order : orders) {

@@ -28,11 +28,10 @@ struct LayoutSpace {
   std::optional<ScheduleKind> schedule = {};
   std::optional<AxisOrder> order = {};
   std::vector<Precision> precisions{Precision::bf16};
-  double most_step_seconds = 0;   ///< that are wanted; 0: none are
-  bool tries_context = false;     ///< without a fixed degree: also degrees over 1
-  bool only_runnable = false;     ///< only what `train` runs, whatever the model
-  bool tries_zero_bubble = true;  ///< without a fixed schedule: also ZB-H1
-  bool tries_orders = false;      ///< without a fixed order: also pipeline stages side by side, replicas apart
+  double most_step_seconds = 0;  ///< that are wanted; 0: none are
+  bool tries_context = false;    ///< without a fixed degree: also degrees over 1
+  bool only_runnable = false;    ///< only what `train` runs, whatever the model
+  bool tries_orders = false;     ///< without a fixed order: also pipeline stages side by side, replicas apart
 };
 
 /// Calls visit(key of --fix, member of LayoutSpace, member of Layout) for each choice that a space can fix.

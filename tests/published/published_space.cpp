@@ -79,7 +79,6 @@ class SpaceReader {
     if (space_.tensor != 1)  // else there is nobody to split rows with
       space_.sequence_parallel = yes_or_no(row_, "sequence_parallel").value_or(true);
     read_schedule();
-    space_.tries_zero_bubble = false;
     return {space_, recompute_share_, keeps_products_, why_not_};
   }
 
@@ -200,6 +199,8 @@ PublishedSpace published_space(const CsvRow& row, bool one_block) { return Space
 std::vector<Layout> published_layouts(const PlanProblem& problem, const LayoutSpace& space) {
   const Index num_layers = problem.model.num_layers;
   std::vector<Layout> layouts = enumerate_layouts(problem, space);
+  if (!space.schedule)  // programs that publish no schedule have 1F1B, of one chunk or several
+    std::erase_if(layouts, [](const Layout& layout) { return layout.schedule == ScheduleKind::zero_bubble; });
   if (!space.virtual_stages)
     std::erase_if(layouts, [&](const Layout& layout) {
       return layout.schedule == ScheduleKind::interleaved && !divides_blocks(num_layers, layout.num_parts());
