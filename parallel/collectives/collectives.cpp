@@ -82,16 +82,17 @@ void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, c
 
 /// Each rank owns a slice: it gets the others' values of it, adds in rank order, and hands the result to all.
 template <class T>
-void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+void reduce_piece(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
   const int rank = communicator.rank();
   const int size = communicator.size();
   const Index count = static_cast<Index>(data.extent(0));
-  const Index slice = (count + size - 1) / size;
-  const auto begin_of = [&](int r) { return std::min(count, r * slice); };
-  const auto size_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
+  const Index slice = owned_slice(count, 0, size).size();
+  const IndexRange own = owned_slice(count, rank, size);
   std::vector<ByteRange> slices;
-  for (int r = 0; r < size; ++r)
-    slices.push_back({bytes_of<T>(begin_of(r)), bytes_of<T>(size_of(r))});
+  for (int r = 0; r < size; ++r) {
+    const IndexRange owned = owned_slice(count, r, size);
+    slices.push_back({bytes_of<T>(owned.begin), bytes_of<T>(owned.size())});
+  }
   const auto received = communicator.scratch<T>(slice * (size - 1));
   MessageSet messages = tensor_messages(communicator, exec);
   const MpiBuffer<T> ours = buffer_of(communicator, messages, data);
@@ -99,14 +100,14 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
 
   ours.load(exec, 0, count);
   messages.start_all_to_all(ours.data(), slices, theirs.data(),
-                            received_ranges(rank, size, bytes_of<T>(size_of(rank)), bytes_of<T>(slice)),
+                            received_ranges(rank, size, bytes_of<T>(own.size()), bytes_of<T>(slice)),
                             tags::all_reduce_scatter);
   messages.wait("all_reduce (values to add)");
   theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
-  combine_in_rank_order(exec, part(data, begin_of(rank), size_of(rank)), received, slice, rank, size, op);
+  combine_in_rank_order(exec, part(data, own.begin, own.size()), received, slice, rank, size, op);
 
-  ours.load(exec, begin_of(rank), size_of(rank));
-  messages.start_all_gather(ours.data() + begin_of(rank), ours.data(), slices, tags::all_reduce_gather);
+  ours.load(exec, own.begin, own.size());
+  messages.start_all_gather(ours.data() + own.begin, ours.data(), slices, tags::all_reduce_gather);
   messages.wait("all_reduce (sums)");
   ours.store(exec, 0, count);
 }
@@ -141,11 +142,11 @@ void all_reduce(const ExecSpace& exec, const Communicator& communicator, const F
   if (communicator.size() == 1 || count == 0)
     return;
   const Region region("espalier::parallel::all_reduce");
-  if (static_cast<Index>(bytes_of<T>(count)) <= small_reduce_bytes)
+  if (is_small_reduce(count, sizeof(T)))
     return all_reduce_small(exec, communicator, data, op);
-  const Index piece = reduce_piece_bytes / static_cast<Index>(sizeof(T));
+  const Index piece = all_reduce_piece(sizeof(T));
   for (Index begin = 0; begin < count; begin += piece)
-    all_reduce_piece(exec, communicator, part(data, begin, std::min(piece, count - begin)), op);
+    reduce_piece(exec, communicator, part(data, begin, std::min(piece, count - begin)), op);
 }
 
 void all_gather(const ExecSpace& exec, const Communicator& communicator, const Bytes& output, const Bytes& input) {
@@ -180,7 +181,7 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
   if (size == 1 || count == 0)
     return;
   const Region region("espalier::parallel::reduce_scatter");
-  const Index piece = std::clamp<Index>(reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size, 1, count);
+  const Index piece = reduce_scatter_piece(count, sizeof(T), size);
   const auto received = communicator.scratch<T>(piece * (size - 1));
   MessageSet messages = tensor_messages(communicator, exec);
   const MpiBuffer<T> all = buffer_of(communicator, messages, input);
