@@ -14,6 +14,9 @@ struct float16;
 using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
 using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
 
+/// A count as a floating-point number, spelled out (-Wconversion).
+constexpr double to_double(Index value) { return static_cast<double>(value); }
+
 /// The type of master weights, optimizer state, accumulated gradients, mean and rstd, and losses: fp32, and fp64
 /// where the whole computation is fp64.
 template <class T>

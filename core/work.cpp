@@ -10,15 +10,13 @@ void append(List& list, const List& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
-double real(Index number) { return static_cast<double>(number); }
-
 }  // namespace
 
-double MatmulWork::flops() const { return 2 * real(count) * real(m) * real(n) * real(k); }
+double MatmulWork::flops() const { return 2 * to_double(count) * to_double(m) * to_double(n) * to_double(k); }
 
 double AttentionWork::flops() const {
-  const double scores = real(shape.batch * shape.num_heads) * shape.seen_keys();
-  return (backward ? 8 : 4) * real(count) * scores * real(shape.head_size);
+  const double scores = to_double(shape.batch * shape.num_heads) * shape.seen_keys();
+  return (backward ? 8 : 4) * to_double(count) * scores * to_double(shape.head_size);
 }
 
 double Work::flops() const {
@@ -47,7 +45,7 @@ Work operator*(Index times, Work work) {
     one.count *= times;
   for (CollectiveWork& collective : work.collectives)
     collective.count *= times;
-  work.elementwise_bytes *= real(times);
+  work.elementwise_bytes *= to_double(times);
   return work;
 }
 

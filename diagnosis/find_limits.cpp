@@ -8,12 +8,12 @@
 #include <numeric>
 
 #include "core/median.hpp"
+#include "core/scalars.hpp"
 #include "diagnosis/find_time.hpp"
 #include "diagnosis/finding.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/layout_rules.hpp"
-#include "planning/to_double.hpp"
 #include "training/config/emulation.hpp"
 #include "training/config/run_layout.hpp"
 

@@ -52,12 +52,12 @@ Layout with_context_ranks_as_replicas(const ModelConfig& model, Layout layout) {
 
 // Far more than counters hold, by a rough sum.
 bool is_beyond_counting(const ModelConfig& model, const Layout& layout, Index tokens) {
-  const auto number = [](Index value) { return static_cast<double>(value); };
-  const double channels = number(model.hidden_size) + number(model.ffn_hidden_size) + 4 * number(model.q_size());
-  const double layers = number(model.num_layers) + 4;
-  const double slots = number(pipeline_slots(layout.pipeline_shape(), 0).together) / layout.pipeline + 1;
-  const double activations = 16 * number(tokens) * channels * layers * slots;
-  const double weights = 16 * number(model.hidden_size) * (channels * layers + number(model.vocab_size));
+  const double channels =
+      to_double(model.hidden_size) + to_double(model.ffn_hidden_size) + 4 * to_double(model.q_size());
+  const double layers = to_double(model.num_layers) + 4;
+  const double slots = to_double(pipeline_slots(layout.pipeline_shape(), 0).together) / layout.pipeline + 1;
+  const double activations = 16 * to_double(tokens) * channels * layers * slots;
+  const double weights = 16 * to_double(model.hidden_size) * (channels * layers + to_double(model.vocab_size));
   return std::max(activations, weights) > static_cast<double>(beyond_any_device);
 }
 

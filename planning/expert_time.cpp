@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/expert_time.hpp"
 
+#include "core/scalars.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_parameters.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

@@ -8,12 +8,12 @@
 #include <array>
 #include <numeric>
 
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/time_text.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

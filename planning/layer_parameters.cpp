@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planning/to_double.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/scalars.hpp"
 #include "models/rank_memory.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/expert_time.hpp"
 #include "planning/layer_parameters.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

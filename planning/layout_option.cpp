@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/scalars.hpp"
 #include "io/nearest_word.hpp"
 #include "io/strings.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/cluster.hpp"
 #include "planning/layout_space.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/time_text.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 

@@ -8,9 +8,9 @@
 #include <cctype>
 #include <utility>
 
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/runnable.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 

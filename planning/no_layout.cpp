@@ -13,10 +13,10 @@
 
 #include "core/error.hpp"
 #include "core/nearest_sizes.hpp"
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

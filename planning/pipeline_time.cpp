@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/scalars.hpp"
 #include "parallel/schedule/pipeline_simulator.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

@@ -8,12 +8,12 @@
 #include <span>
 
 #include "core/memory_text.hpp"
+#include "core/scalars.hpp"
 #include "io/units.hpp"
 #include "planning/interval.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/run_cost.hpp"
 #include "planning/runnable.hpp"
-#include "planning/to_double.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

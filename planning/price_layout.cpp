@@ -6,12 +6,12 @@
 
 #include <algorithm>
 
+#include "core/scalars.hpp"
 #include "models/part_layers.hpp"
 #include "planning/collective_time.hpp"
 #include "planning/layer_parameters.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/pipeline_time.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/scalars.hpp"
 #include "io/units.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 

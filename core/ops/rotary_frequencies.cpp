@@ -14,14 +14,12 @@ namespace {
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
-double real(Index number) { return static_cast<double>(number); }
-
 // Theta for a sequence of this length: that of NTK-aware scaling, with s len / L0 - (s - 1) as the factor of the
 // length.
 double dynamic_theta(const RotaryConfig& config, Index sequence_length) {
-  const double length = real(std::max(sequence_length, config.original_length));
-  const double stretch = config.factor * length / real(config.original_length) - (config.factor - 1);
-  return config.theta * std::pow(stretch, real(config.size) / real(config.size - 2));
+  const double length = to_double(std::max(sequence_length, config.original_length));
+  const double stretch = config.factor * length / to_double(config.original_length) - (config.factor - 1);
+  return config.theta * std::pow(stretch, to_double(config.size) / to_double(config.size - 2));
 }
 
 // Between a frequency and the same divided by the factor; share 1: the frequency.
@@ -30,14 +28,14 @@ double blend(const RotaryConfig& config, double frequency, double share) {
 }
 
 double llama3_frequency(const RotaryConfig& config, double frequency) {
-  const double rotations = real(config.original_length) * frequency / two_pi;
+  const double rotations = to_double(config.original_length) * frequency / two_pi;
   const double low = config.low_frequency_factor, high = config.high_frequency_factor;
   return blend(config, frequency, rotations < low ? 0 : rotations > high ? 1 : (rotations - low) / (high - low));
 }
 
 // The pair, as a fraction, that rotates so often in L0 positions.
 double pair_of_rotations(const RotaryConfig& config, double rotations) {
-  return real(config.size) * std::log(real(config.original_length) / (rotations * two_pi)) /
+  return to_double(config.size) * std::log(to_double(config.original_length) / (rotations * two_pi)) /
          (2 * std::log(config.theta));
 }
 
@@ -49,10 +47,10 @@ double yarn_share(const RotaryConfig& config, Index pair) {
     last = std::ceil(last);
   }
   first = std::max(first, 0.0);
-  last = std::min(last, real(config.size - 1));
+  last = std::min(last, to_double(config.size - 1));
   if (first == last)
     last += 0.001;  // Hugging Face's way around a division by zero
-  return 1 - std::clamp((real(pair) - first) / (last - first), 0.0, 1.0);
+  return 1 - std::clamp((to_double(pair) - first) / (last - first), 0.0, 1.0);
 }
 
 double yarn_attention_factor(const RotaryConfig& config) {
@@ -85,7 +83,7 @@ RotaryFrequencies rotary_frequencies(const RotaryConfig& config, Index sequence_
   const double theta = config.scaling == RotaryScaling::dynamic ? dynamic_theta(config, sequence_length) : config.theta;
   RotaryFrequencies result;
   for (Index pair = 0; pair < config.size / 2; ++pair) {
-    const double frequency = std::pow(theta, -2 * real(pair) / real(config.size));
+    const double frequency = std::pow(theta, -2 * to_double(pair) / to_double(config.size));
     switch (config.scaling) {
       case RotaryScaling::none:
       case RotaryScaling::dynamic: result.of_pairs.push_back(frequency); break;

@@ -5,9 +5,9 @@
 
 #include <numeric>
 
+#include "core/scalars.hpp"
 #include "planning/joint_job.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/to_double.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;

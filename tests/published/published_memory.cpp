@@ -6,11 +6,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/scalars.hpp"
 #include "models/activation_memory.hpp"
 #include "parallel/schedule/pipeline_slots.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/layer_parameters.hpp"
-#include "planning/to_double.hpp"
 #include "tests/published/published_sizes.hpp"
 
 namespace espalier {

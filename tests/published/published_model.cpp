@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/scalars.hpp"
 #include "io/strings.hpp"
-#include "planning/to_double.hpp"
 #include "tests/published/published_program.hpp"
 
 namespace espalier {

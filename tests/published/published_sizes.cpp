@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/scalars.hpp"
 #include "models/cost.hpp"
-#include "planning/to_double.hpp"
 
 namespace espalier {
 

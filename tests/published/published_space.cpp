@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/scalars.hpp"
 #include "io/strings.hpp"
-#include "planning/to_double.hpp"
 #include "tests/published/published_program.hpp"
 #include "tests/published/published_sizes.hpp"
 

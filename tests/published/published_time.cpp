@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "planning/to_double.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 namespace {

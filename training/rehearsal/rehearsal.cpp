@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/scalars.hpp"
 #include "io/config/toml_config.hpp"
 #include "io/records/run_details.hpp"
 #include "io/records/run_paths.hpp"
@@ -15,7 +16,6 @@
 #include "io/units.hpp"
 #include "models/part_layers.hpp"
 #include "parallel/schedule/schedule_run.hpp"
-#include "planning/to_double.hpp"
 #include "training/config/emulation.hpp"
 #include "training/prediction/predict_time.hpp"
 #include "training/prediction/predict_traffic.hpp"
