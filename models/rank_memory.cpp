@@ -10,7 +10,7 @@
 #include "models/cost.hpp"
 #include "models/layout_rules.hpp"
 #include "models/state_memory.hpp"
-#include "models/tensor_scratch.hpp"
+#include "parallel/collectives/collective_traffic.hpp"
 #include "parallel/schedule/pipeline_slots.hpp"
 
 namespace espalier {
@@ -116,15 +116,23 @@ UnitBuffers unit_buffers(const Layout& layout, const std::vector<ChunkLayers>& c
 
 Index tensor_scratch_bytes(const ModelConfig& model, const Layout& layout, bool has_head,
                            const MemoryOptions& options) {
+  const int size = layout.tensor;
+  if (size == 1)
+    return 0;
   const Index tokens = layout.micro_batch * options.sequence_length;
-  return TensorScratch{
-      .size = layout.tensor,
-      .sequence_parallel = layout.sequence_parallel,
-      .tokens = tokens,
-      .logit_rows = has_head ? logit_rows(tokens, model.vocab_size, layout.tensor, options.logits.max_at_once) : 0,
-      .compute_bytes = static_cast<Index>(size_of(options.types.compute)),
-      .state_bytes = static_cast<Index>(size_of(options.types.state()))}
-      .bytes(model);
+  const Index stream = tokens * model.hidden_size;
+  const auto compute_bytes = static_cast<Index>(size_of(options.types.compute));
+  Index most = layout.sequence_parallel ? reduce_scatter_scratch(stream / size, compute_bytes, size)
+                                        : all_reduce_scratch(stream, compute_bytes, size);
+  if (!has_head)
+    return most;
+  // Of the loss there are one or two numbers for each row that the head processes at a time.
+  const auto state_bytes = static_cast<Index>(size_of(options.types.state()));
+  const Index whole = logit_rows(tokens, model.vocab_size, size, options.logits.max_at_once);
+  for (const Index rows : {whole, tokens % whole})  // of the last part of them, too
+    for (const Index count : {rows, 2 * rows})
+      most = std::max(most, all_reduce_scratch(count, state_bytes, size));
+  return most;
 }
 
 std::vector<MemoryByCategory> rank_memory(const ModelConfig& model, const Layout& asked, const MemoryOptions& wanted) {

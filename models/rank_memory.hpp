@@ -76,7 +76,8 @@ std::vector<Index> layers_of_chunk(const std::vector<ChunkLayers>& chunks);
 /// Layers of a stage that are unsharded at a time under ZeRO-2 and -3: one is used, the next is gathered.
 UnitBuffers unit_buffers(const Layout& layout, const std::vector<ChunkLayers>& chunks);
 
-/// Bytes of the receive buffer of a rank of a stage for sums over tensor ranks, allocated before the first step.
+/// Bytes of the receive buffer of a rank of a stage for sums over tensor ranks (of the residual stream, and of the loss
+/// where it has the head), allocated before the first step.
 Index tensor_scratch_bytes(const ModelConfig& model, const Layout& layout, bool has_head, const MemoryOptions& options);
 
 }  // namespace espalier
