@@ -177,12 +177,9 @@ class OpsBench {
         [&] { layernorm_forward<T>(exec_, y, mean, rstd, x, weight, bias); });
     add("layernorm, input gradient", 0, 4 * bytes<T>(rows_ * c),
         [&] { layernorm_backward_input<T>(exec_, dx, dx, dy, x, mean, rstd, weight, partial); });
-    if (partial_rows > 0)
-      add(weight_gradient, 0, bytes<State<T>>(static_cast<Index>(partial.size())),
-          [&] { layernorm_backward_weight<State<T>>(exec_, dweight, dbias, partial, 1); });
-    else
-      add(weight_gradient, 0, 2 * bytes<T>(rows_ * c),
-          [&] { layernorm_backward_weight<T>(exec_, dweight, dbias, dy, x, mean, rstd, 1); });
+    add(weight_gradient, 0,
+        partial_rows > 0 ? bytes<State<T>>(static_cast<Index>(partial.size())) : 2 * bytes<T>(rows_ * c),
+        [&] { layernorm_backward_weight<T>(exec_, dweight, dbias, dy, x, mean, rstd, 1, partial); });
   }
 
   void gelu() {

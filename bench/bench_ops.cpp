@@ -153,10 +153,10 @@ void swiglu(benchmark::State& state, bool forward) {
   const auto x = random_tensor<S>(N, 2 * F), y = random_tensor<S>(N, F), dx = random_tensor<S>(N, 2 * F);
   if (forward)
     measure(state, Unit::bytes, bytes<S>(3 * N * F),
-            [&](const ExecSpace& exec) { gated_activation_forward<S>(exec, "swiglu", y, x); });
+            [&](const ExecSpace& exec) { activation_forward<S>(exec, "swiglu", y, x); });
   else
     measure(state, Unit::bytes, bytes<S>(5 * N * F),
-            [&](const ExecSpace& exec) { gated_activation_backward<S>(exec, "swiglu", dx, y, x); });
+            [&](const ExecSpace& exec) { activation_backward<S>(exec, "swiglu", dx, y, x); });
 }
 
 // Matmuls of the scores that are seen: Q K^T and P V forward; backward makes P again and has four more.
@@ -213,13 +213,11 @@ void cross_entropy(benchmark::State& state, bool forward) {
 }
 
 template <class S>
-void bias(benchmark::State& state, int part) {
+void bias(benchmark::State& state, bool forward) {
   const auto y = random_tensor<S>(N, F), residual = random_tensor<S>(N, F);
   const auto b = random_tensor<S>(F);
   const auto db = random_tensor<State<S>>(F);
-  if (part == 0)
-    measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { fill_with_bias<S>(exec, y, b); });
-  else if (part == 1)
+  if (forward)
     measure(state, Unit::bytes, bytes<S>(3 * N * F),
             [&](const ExecSpace& exec) { add_bias_and_residual<S>(exec, y, y, b, residual); });
   else
@@ -318,9 +316,8 @@ void add_all(const std::string& precision) {
   add(named("embedding_backward"), [](State& s) { embedding<S>(s, false); });
   add(named("cross_entropy_forward"), [](State& s) { cross_entropy<S>(s, true); });
   add(named("cross_entropy_forward_backward"), [](State& s) { cross_entropy<S>(s, false); });
-  add(named("fill_with_bias"), [](State& s) { bias<S>(s, 0); });
-  add(named("add_bias_and_residual"), [](State& s) { bias<S>(s, 1); });
-  add(named("bias_backward"), [](State& s) { bias<S>(s, 2); });
+  add(named("add_bias_and_residual"), [](State& s) { bias<S>(s, true); });
+  add(named("bias_backward"), [](State& s) { bias<S>(s, false); });
   add(named("squared_norm"), [](State& s) { squared_norm<S>(s); });
   add(named("adamw"), [](State& s) { adamw<S>(s); });
 

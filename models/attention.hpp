@@ -102,7 +102,6 @@ class Attention {
     rotary_->forward(exec, saved.qkv, shape.num_heads + shape.num_kv_heads, shape.head_size,
                      {shape.sequence_length, positions});
     if (cached.cache.extent(0) > 0) {
-      store_keys_and_values<T>(exec, cached.cache, saved.qkv, cached.rows, shape);
       attention_cached<T>(exec, saved.heads, saved.qkv, cached.cache, cached.rows, shape);
     } else {
       count_work(AttentionWork{shape, false});

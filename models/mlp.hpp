@@ -68,10 +68,7 @@ class Mlp {
 
   /// Of saved what backward_weight alone reads, from the rest.
   void recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
-    if (is_gated_)
-      gated_activation_forward<T>(exec, activation_, saved.activated, saved.up);
-    else
-      activation_forward<T>(exec, activation_, saved.activated, saved.up);
+    activation_forward<T>(exec, activation_, saved.activated, saved.up);
   }
 
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
@@ -82,7 +79,7 @@ class Mlp {
       const Tensor<T, 2> dactivated = Kokkos::subview(
           gradients.dup, Kokkos::ALL, std::pair<Index, Index>(0, saved.activated.extent(1)));  // (N, F/tp)
       down_.backward_input(exec, dactivated, dy);
-      gated_activation_backward<T>(exec, activation_, gradients.dup, dactivated, saved.up);
+      activation_backward<T>(exec, activation_, gradients.dup, dactivated, saved.up);
     } else {
       down_.backward_input(exec, gradients.dup, dy);
       activation_backward<T>(exec, activation_, gradients.dup, gradients.dup, saved.up);

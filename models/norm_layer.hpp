@@ -97,14 +97,10 @@ class NormLayer {
                        const Gradients& gradients, State<T> beta) const {
     const Tensor<State<T>, 1> dweight = parameters_->gradient(weight_, channels_);
     if (kind_ == Norm::rmsnorm)
-      return gradients.partial.extent(0) > 0
-                 ? rmsnorm_backward_weight<State<T>>(exec, dweight, gradients.partial, beta)
-                 : rmsnorm_backward_weight<T, Residual<P>>(exec, dweight, dy, saved.x, saved.rstd, beta);
+      return rmsnorm_backward_weight<T, Residual<P>>(exec, dweight, dy, saved.x, saved.rstd, beta, gradients.partial);
     const Tensor<State<T>, 1> dbias = parameters_->gradient(bias_, channels_);
-    if (gradients.partial.extent(0) > 0)
-      layernorm_backward_weight<State<T>>(exec, dweight, dbias, gradients.partial, beta);
-    else
-      layernorm_backward_weight<T, Residual<P>>(exec, dweight, dbias, dy, saved.x, saved.mean, saved.rstd, beta);
+    layernorm_backward_weight<T, Residual<P>>(exec, dweight, dbias, dy, saved.x, saved.mean, saved.rstd, beta,
+                                              gradients.partial);
   }
 
  private:

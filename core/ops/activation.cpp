@@ -98,13 +98,10 @@ void visit_activation(std::string_view activation, const Visit& visit) {
   ESPALIER_ASSERT(is_known, "no activation function is called " + std::string(activation));
 }
 
-// Calls visit<F>() for it, which must have a gate, or have none.
-template <class Visit>
-void visit_activation(std::string_view activation, bool gated, const Visit& visit) {
-  visit_activation(activation, [&]<class F>(bool is_gated) {
-    ESPALIER_ASSERT(is_gated == gated, std::string(activation) + (is_gated ? " has a gate" : " has no gate"));
-    visit.template operator()<F>();
-  });
+template <class T>
+void require_widths(std::string_view activation, bool gated, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
+  ESPALIER_ASSERT(x.extent(1) == (gated ? 2 : 1) * y.extent(1),
+                  std::string(activation) + (gated ? " has a gate" : " has no gate"));
 }
 
 }  // namespace
@@ -123,32 +120,24 @@ bool is_gated(std::string_view activation) {
 
 template <class T>
 void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
-  visit_activation(activation, false, [&]<class F>() { activation_values<F, T>(exec, y, x); });
+  visit_activation(activation, [&]<class F>(bool gated) {
+    require_widths<T>(activation, gated, y, x);
+    gated ? gated_values<F, T>(exec, y, x) : activation_values<F, T>(exec, y, x);
+  });
 }
 
 template <class T>
 void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
                          Tensor<T, 2> x) {
-  visit_activation(activation, false, [&]<class F>() { activation_gradients<F, T>(exec, dx, dy, x); });
+  visit_activation(activation, [&]<class F>(bool gated) {
+    require_widths<T>(activation, gated, dy, x);
+    gated ? gated_gradients<F, T>(exec, dx, dy, x) : activation_gradients<F, T>(exec, dx, dy, x);
+  });
 }
 
-template <class T>
-void gated_activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
-  visit_activation(activation, true, [&]<class F>() { gated_values<F, T>(exec, y, x); });
-}
-
-template <class T>
-void gated_activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
-                               Tensor<T, 2> x) {
-  visit_activation(activation, true, [&]<class F>() { gated_gradients<F, T>(exec, dx, dy, x); });
-}
-
-#define ESPALIER_INSTANTIATE(T)                                                                                       \
-  template void activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>);                \
-  template void activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>); \
-  template void gated_activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>);          \
-  template void gated_activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>,          \
-                                             Tensor<T, 2>);
+#define ESPALIER_INSTANTIATE(T)                                                                        \
+  template void activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>); \
+  template void activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

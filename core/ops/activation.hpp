@@ -10,26 +10,16 @@
 
 namespace espalier {
 
-/// y = f(x), for a name without a gate.
+/// y = f(x). For a name with a gate (SwiGLU and GeGLU: Shazeer, 2020) y = f(gate) * up with x = [gate | up].
 /// @pre the name is in the table (core/ops/activation_names.hpp)
 template <class T>
 void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y /* (N, F) */,
-                        Tensor<T, 2> x /* (N, F) */);
+                        Tensor<T, 2> x /* (N, F), or (N, 2F) */);
 
-/// dx = dy * f'(x); dx may be dy.
+/// dx = dy * f'(x); dx may be dy. With a gate dx = [dy * up * f'(gate) | dy * f(gate)]; dx may be x, and dy may be the
+/// left or the right half of dx: rows of any array may lie apart.
 template <class T>
-void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx /* (N, F) */,
-                         Tensor<T, 2> dy /* (N, F) */, Tensor<T, 2> x /* (N, F) */);
-
-/// y = f(gate) * up with x = [gate | up], for a name with a gate: SwiGLU and GeGLU (Shazeer, 2020).
-template <class T>
-void gated_activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y /* (N, F) */,
-                              Tensor<T, 2> x /* (N, 2F) */);
-
-/// dx = [dy * up * f'(gate) | dy * f(gate)]. dx may be x, and dy may be the left or the right half of dx: rows of any
-/// array may lie apart.
-template <class T>
-void gated_activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx /* (N, 2F), = */,
-                               Tensor<T, 2> dy /* (N, F) */, Tensor<T, 2> x /* (N, 2F) */);
+void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx /* as x, = */,
+                         Tensor<T, 2> dy /* (N, F) */, Tensor<T, 2> x /* (N, F), or (N, 2F) */);
 
 }  // namespace espalier

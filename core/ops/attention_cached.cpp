@@ -21,11 +21,9 @@ KOKKOS_INLINE_FUNCTION S score_of(const T* a, const T* b, Index n) {
   return sum;
 }
 
-}  // namespace
-
 template <class T>
-void store_keys_and_values(const ExecSpace& exec, Tensor<T, 3> cache, Tensor<T, 2> qkv, const CachedRows& rows,
-                           const AttentionShape& shape) {
+void store_keys_and_values(const ExecSpace& exec, const Tensor<T, 3>& cache, const Tensor<T, 2>& qkv,
+                           const CachedRows& rows, const AttentionShape& shape) {
   const Index queries = shape.num_heads * shape.head_size;
   const Index width = cache.extent(2);
   for_rows(
@@ -35,9 +33,12 @@ void store_keys_and_values(const ExecSpace& exec, Tensor<T, 3> cache, Tensor<T, 
       });
 }
 
+}  // namespace
+
 template <class T>
 void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv, Tensor<T, 3> cache,
                       const CachedRows& rows, const AttentionShape& shape) {
+  store_keys_and_values<T>(exec, cache, qkv, rows, shape);
   using S = State<T>;
   using Scratch = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr Index tile = 64;  // keys at a time, with a running softmax as in core/ops/attention.cpp
@@ -93,8 +94,6 @@ void attention_cached(const ExecSpace& exec, Tensor<T, 2> out, Tensor<T, 2> qkv,
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                    \
-  template void store_keys_and_values<T>(const ExecSpace&, Tensor<T, 3>, Tensor<T, 2>, const CachedRows&,          \
-                                         const AttentionShape&);                                                   \
   template void attention_cached<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 3>, const CachedRows&, \
                                     const AttentionShape&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)

@@ -16,14 +16,10 @@ struct CachedRows {
   Tensor<int, 1> positions;  ///< (N), below P
 };
 
-/// The row of the cache of each row of qkv = its [K | V]. No two rows have the same place.
-template <class T>
-void store_keys_and_values(const ExecSpace& exec, Tensor<T, 3> cache /* (S, P, 2 NKV*HS) */,
-                           Tensor<T, 2> qkv /* (N, Ql) */, const CachedRows& rows, const AttentionShape& shape);
-
-/// The queries of each row of qkv over the cached keys of its sequence, from position 0, or the begin of the window, up
-/// to its own position. A row's bits depend on no other row. Of `shape` batch and sequence_length are not read.
-/// @pre the cache has the keys and values of all these positions
+/// Stores [K | V] of each row of qkv in its place of the cache; no two rows have the same. Then the queries of each row
+/// of qkv over the cached keys of its sequence, from position 0, or the begin of the window, up to its own position. A
+/// row's bits depend on no other row. Of `shape` batch and sequence_length are not read.
+/// @pre the cache has the keys and values of all these positions before
 template <class T>
 void attention_cached(const ExecSpace& exec, Tensor<T, 2> out /* (N, Cl), = */, Tensor<T, 2> qkv /* (N, Ql) */,
                       Tensor<T, 3> cache /* (S, P, 2 NKV*HS) */, const CachedRows& rows, const AttentionShape& shape);

@@ -22,14 +22,6 @@ struct BiasTerms {
 
 }  // namespace
 
-template <class T>
-void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
-  const Index width = y.extent(1);
-  for_rows(
-      exec, "espalier::core::fill_with_bias", y.extent(0),
-      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) { copy_row<T>(thread, &y(n, 0), bias.data(), width); });
-}
-
 template <class T, class Residual>
 void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<T, 2> product, Tensor<T, 1> bias,
                            Tensor<Residual, 2> residual) {
@@ -97,8 +89,7 @@ void triad(const ExecSpace& exec, Tensor<float, 2> a, Tensor<float, 2> b, Tensor
 ESPALIER_FOR_16_BIT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T)                                                  \
-  template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>); \
+#define ESPALIER_INSTANTIATE(T) \
   template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, State<T>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

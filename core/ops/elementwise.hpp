@@ -8,10 +8,6 @@
 
 namespace espalier {
 
-/// y(n, :) = bias: a matmul that accumulates into y then adds the bias for free.
-template <class T>
-void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */);
-
 /// y(n, :) = product(n, :) + residual(n, :) + bias; an empty bias is none. Of one type, y may be that product. Residual
 /// is the type of the residual stream.
 template <class T, class Residual = T>

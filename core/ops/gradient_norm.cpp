@@ -130,7 +130,8 @@ void hold_update(const ExecSpace& exec, Tensor<double, 0> factor, Tensor<double,
       });
 }
 
-template void SquaredNorm::compute<float>(const ExecSpace&, Tensor<float, 1>) const;
-template void SquaredNorm::compute<double>(const ExecSpace&, Tensor<double, 1>) const;
+#define ESPALIER_INSTANTIATE(S) template void SquaredNorm::compute<S>(const ExecSpace&, Tensor<S, 1>) const;
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

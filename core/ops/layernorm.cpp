@@ -118,17 +118,13 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
 template <class T, class Residual>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight, Tensor<State<T>, 1> dbias,
                                Tensor<T, 2> dy, Tensor<Residual, 2> x, Tensor<State<T>, 1> mean,
-                               Tensor<State<T>, 1> rstd, State<T> beta) {
+                               Tensor<State<T>, 1> rstd, State<T> beta, Tensor<State<T>, 2> partial) {
+  const auto channels = static_cast<Index>(dweight.extent(0));
+  if (partial.extent(0) > 0)
+    return add_weight_gradients<State<T>>(exec, partial.extent(0), rows_are_packs(channels, partial.data()),
+                                          impl::PartialTerms<State<T>, 2>{partial, channels}, dweight, dbias, beta);
   add_weight_gradients<State<T>>(exec, x.extent(0), rows_are_packs(x.extent(1), dy.data(), x.data()),
                                  WeightTerms<T, Residual>{dy, x, mean, rstd}, dweight, dbias, beta);
-}
-
-template <class S>
-void layernorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight, Tensor<S, 1> dbias, Tensor<S, 2> partial,
-                               S beta) {
-  const auto channels = static_cast<Index>(dweight.extent(0));
-  add_weight_gradients<S>(exec, partial.extent(0), rows_are_packs(channels, partial.data()),
-                          impl::PartialTerms<S, 2>{partial, channels}, dweight, dbias, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R)                                                                                    \
@@ -139,13 +135,8 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight, Tens
                                                Tensor<State<T>, 2>);                                                  \
   template void layernorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
                                                 Tensor<T, 2>, Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, \
-                                                State<T>);
+                                                State<T>, Tensor<State<T>, 2>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
-
-template void layernorm_backward_weight<float>(const ExecSpace&, Tensor<float, 1>, Tensor<float, 1>, Tensor<float, 2>,
-                                               float);
-template void layernorm_backward_weight<double>(const ExecSpace&, Tensor<double, 1>, Tensor<double, 1>,
-                                                Tensor<double, 2>, double);
 
 }  // namespace espalier

@@ -31,15 +31,13 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (
                               Tensor<State<T>, 1> rstd /* (N) */, Tensor<T, 1> weight /* (C) */,
                               Tensor<State<T>, 2> partial = {} /* (P, 2C), = */);
 
-/// dweight = the gradient + beta dweight, and so dbias; beta 0 or 1.
+/// dweight = the gradient + beta dweight, and so dbias; beta 0 or 1. From `partial`, where it has rows, else from dy
+/// and x.
 template <class T, class Residual = T>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C) */,
                                Tensor<State<T>, 1> dbias /* (C) */, Tensor<T, 2> dy /* (N, C) */,
                                Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
-                               Tensor<State<T>, 1> rstd /* (N) */, State<T> beta);
-/// The same, from partial sums.
-template <class S>
-void layernorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight /* (C) */, Tensor<S, 1> dbias /* (C) */,
-                               Tensor<S, 2> partial /* (P, 2C) */, S beta);
+                               Tensor<State<T>, 1> rstd /* (N) */, State<T> beta,
+                               Tensor<State<T>, 2> partial = {} /* (P, 2C) */);
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/matmul_onednn.hpp"
+#include "core/vector_math.hpp"
 #include "core/work.hpp"
 
 namespace espalier {
@@ -36,6 +37,15 @@ bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, 
     return false;
   count_work(MatmulWork{c.rows, c.cols, a.cols});
   return true;
+}
+
+// y(n, :) = bias: a matmul that accumulates into y then adds the bias for free.
+template <class T>
+void fill_with_bias(const ExecSpace& exec, const Tensor<T, 2>& y /* (N, F) */, const Tensor<T, 1>& bias /* (F) */) {
+  const Index width = y.extent(1);
+  for_rows(
+      exec, "espalier::core::fill_with_bias", y.extent(0),
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) { copy_row<T>(thread, &y(n, 0), bias.data(), width); });
 }
 
 }  // namespace

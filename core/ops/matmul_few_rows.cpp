@@ -77,9 +77,9 @@ void matmul_few_rows(const ExecSpace& exec, Matrix<T> c, Matrix<const T> a, Matr
                        });
 }
 
-template void matmul_few_rows<float>(const ExecSpace&, Matrix<float>, Matrix<const float>, Matrix<const float>, float,
-                                     float);
-template void matmul_few_rows<double>(const ExecSpace&, Matrix<double>, Matrix<const double>, Matrix<const double>,
-                                      double, double);
+#define ESPALIER_INSTANTIATE(T) \
+  template void matmul_few_rows<T>(const ExecSpace&, Matrix<T>, Matrix<const T>, Matrix<const T>, T, T);
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

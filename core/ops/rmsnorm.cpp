@@ -114,19 +114,15 @@ void rmsnorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tenso
 
 template <class T, class Residual>
 void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight, Tensor<T, 2> dy, Tensor<Residual, 2> x,
-                             Tensor<State<T>, 1> rstd, State<T> beta) {
+                             Tensor<State<T>, 1> rstd, State<T> beta, Tensor<State<T>, 2> partial) {
   const auto channels = static_cast<Index>(dweight.extent(0));
+  if (partial.extent(0) > 0)
+    return add_weight_gradient<State<T>>(exec, partial.extent(0), rows_are_packs(channels, partial.data()),
+                                         impl::PartialTerms<State<T>, 1>{partial, channels}, dweight, beta);
   const Index groups = static_cast<Index>(x.extent(1)) / channels;
   add_weight_gradient<State<T>>(exec, static_cast<Index>(x.extent(0)) * groups,
                                 columns_are_packs<T>(channels, dy) && columns_are_packs<Residual>(channels, x),
                                 GroupTerms<T, Residual>{dy, x, rstd, groups, channels}, dweight, beta);
-}
-
-template <class S>
-void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight, Tensor<S, 2> partial, S beta) {
-  const auto channels = static_cast<Index>(dweight.extent(0));
-  add_weight_gradient<S>(exec, partial.extent(0), rows_are_packs(channels, partial.data()),
-                         impl::PartialTerms<S, 1>{partial, channels}, dweight, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R)                                                                                     \
@@ -135,11 +131,8 @@ void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight, Tensor
   template void rmsnorm_backward_input<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<R, 2>, Tensor<T, 2>, Tensor<R, 2>, \
                                              Tensor<State<T>, 1>, Tensor<T, 1>, Tensor<State<T>, 2>);                  \
   template void rmsnorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<R, 2>,       \
-                                              Tensor<State<T>, 1>, State<T>);
+                                              Tensor<State<T>, 1>, State<T>, Tensor<State<T>, 2>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
-
-template void rmsnorm_backward_weight<float>(const ExecSpace&, Tensor<float, 1>, Tensor<float, 2>, float);
-template void rmsnorm_backward_weight<double>(const ExecSpace&, Tensor<double, 1>, Tensor<double, 2>, double);
 
 }  // namespace espalier

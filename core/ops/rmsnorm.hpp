@@ -18,7 +18,7 @@ void rmsnorm_forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, G*C) */, Tenso
                      Tensor<Residual, 2> x /* (N, G*C) */, Tensor<T, 1> weight /* (C) */, double eps);
 
 /// P, the rows of partial sums with which rmsnorm_backward_input spares rmsnorm_backward_weight another reading of dy
-/// and x. 0 where that does not pay (on hosts): then call rmsnorm_backward_weight without them. For G = 1.
+/// and x. 0 where that does not pay (on hosts). For G = 1.
 Index rmsnorm_partial_rows(Index rows /* N */, Index channels /* C */);
 
 /// dx = dstream + the input gradient; dstream is the gradient that passes along the residual stream, and may be dx; an
@@ -31,14 +31,11 @@ void rmsnorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N,
                             Tensor<Residual, 2> x /* (N, G*C) */, Tensor<State<T>, 1> rstd /* (N*G) */,
                             Tensor<T, 1> weight /* (C) */, Tensor<State<T>, 2> partial = {} /* (P, C), = */);
 
-/// dweight = the gradient + beta dweight; beta 0 or 1.
+/// dweight = the gradient + beta dweight; beta 0 or 1. From `partial`, where it has rows, else from dy and x.
 template <class T, class Residual = T>
 void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C) */,
                              Tensor<T, 2> dy /* (N, G*C) */, Tensor<Residual, 2> x /* (N, G*C) */,
-                             Tensor<State<T>, 1> rstd /* (N*G) */, State<T> beta);
-/// The same, from partial sums.
-template <class S>
-void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<S, 1> dweight /* (C) */, Tensor<S, 2> partial /* (P, C) */,
-                             S beta);
+                             Tensor<State<T>, 1> rstd /* (N*G) */, State<T> beta,
+                             Tensor<State<T>, 2> partial = {} /* (P, C) */);
 
 }  // namespace espalier

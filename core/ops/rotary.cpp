@@ -104,7 +104,9 @@ void rotary_backward(const ExecSpace& exec, Tensor<T, 2> drows, Index heads, Ind
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-template void make_rotary_table<float>(const ExecSpace&, Tensor<float, 2>, const RotaryFrequencies&);
-template void make_rotary_table<double>(const ExecSpace&, Tensor<double, 2>, const RotaryFrequencies&);
+#define ESPALIER_INSTANTIATE(S) \
+  template void make_rotary_table<S>(const ExecSpace&, Tensor<S, 2>, const RotaryFrequencies&);
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -96,7 +96,8 @@ std::string BucketExchange<S>::describe() const {
   return fmt::format("the {} of gradient bucket {} of {}", what, number_, group_->buckets.size());
 }
 
-template class BucketExchange<float>;
-template class BucketExchange<double>;
+#define ESPALIER_INSTANTIATE(S) template class BucketExchange<S>;
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

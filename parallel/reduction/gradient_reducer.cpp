@@ -360,7 +360,8 @@ std::map<GroupKey, Traffic> GradientReducer<S>::traffic() const {
   return traffic;
 }
 
-template class GradientReducer<float>;
-template class GradientReducer<double>;
+#define ESPALIER_INSTANTIATE(S) template class GradientReducer<S>;
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

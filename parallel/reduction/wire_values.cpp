@@ -107,7 +107,8 @@ void WireValues<S>::add_to_shard(const Bucket& bucket, bool is_first) const {
     combine_in_rank_order(group_->exec, shard, part(bucket, own), own.size(), 0, 2, ReduceOp::sum);
 }
 
-template class WireValues<float>;
-template class WireValues<double>;
+#define ESPALIER_INSTANTIATE(S) template class WireValues<S>;
+ESPALIER_FOR_STATE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

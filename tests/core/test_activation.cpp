@@ -48,8 +48,8 @@ TEST(Activation, every_function_is_tested) {
   const auto two = undefined<float>(Index{1}, Index{2}), one = undefined<float>(Index{1}, Index{1});
   EXPECT_THROW(activation_forward<float>(ExecSpace(), "swiglu", one, one), std::logic_error);
   EXPECT_THROW(activation_backward<float>(ExecSpace(), "swiglu", one, one, one), std::logic_error);
-  EXPECT_THROW(gated_activation_forward<float>(ExecSpace(), "gelu", one, two), std::logic_error);
-  EXPECT_THROW(gated_activation_backward<float>(ExecSpace(), "gelu", two, one, two), std::logic_error);
+  EXPECT_THROW(activation_forward<float>(ExecSpace(), "gelu", one, two), std::logic_error);
+  EXPECT_THROW(activation_backward<float>(ExecSpace(), "gelu", two, one, two), std::logic_error);
 }
 
 TEST(Activation, forward_is_that_of_plain_functions) {
@@ -87,7 +87,7 @@ TEST(Activation, gated_forward_is_that_of_plain_loops) {
       const Index width = s.channels();
       const Values x = random_values("x", s.rows() * 2 * width, 4);
       const auto y = undefined<T>(s.rows(), width);
-      gated_activation_forward<T>(ExecSpace(), called, y, on_device<T>(x, s.rows(), 2 * width));
+      activation_forward<T>(ExecSpace(), called, y, on_device<T>(x, s.rows(), 2 * width));
       EXPECT_TRUE(allclose(on_host(y), reference::gated(plain, rounded<T>(x), width), tolerance<T>, {s.rows(), width}))
           << called;
     });
@@ -104,7 +104,7 @@ Values gated_gradient_in_place(const std::string& name, const Values& dy, const 
   const auto dx = on_device<T>(both, rows, 2 * width);
   const Tensor<T, 2> half =
       Kokkos::subview(dx, Kokkos::ALL, std::pair<Index, Index>(left ? 0 : width, left ? width : 2 * width));
-  gated_activation_backward<T>(ExecSpace(), name, dx, half, on_device<T>(x, rows, 2 * width));
+  activation_backward<T>(ExecSpace(), name, dx, half, on_device<T>(x, rows, 2 * width));
   return on_host(dx);
 }
 
@@ -116,8 +116,8 @@ TEST(Activation, gated_gradient_is_that_of_finite_differences) {
       const Values x = random_values("x", rows * 2 * width, 5);
       const Values dy = random_values("dy", rows * width);
       const auto dx = undefined<double>(rows, 2 * width);
-      gated_activation_backward<double>(ExecSpace(), name, dx, on_device<double>(dy, rows, width),
-                                        on_device<double>(x, rows, 2 * width));
+      activation_backward<double>(ExecSpace(), name, dx, on_device<double>(dy, rows, width),
+                                  on_device<double>(x, rows, 2 * width));
       EXPECT_TRUE(
           gradient_check([&, &plain = function](const Values& v) { return dot(dy, reference::gated(plain, v, width)); },
                          x, on_host(dx), 24, 1e-8, {rows, 2 * width}));
@@ -125,7 +125,7 @@ TEST(Activation, gated_gradient_is_that_of_finite_differences) {
         EXPECT_TRUE(
             allclose(gated_gradient_in_place<float>(name, dy, x, width, left), on_host(dx), 1e-5, {rows, 2 * width}));
       const auto over_x = on_device<double>(x, rows, 2 * width);
-      gated_activation_backward<double>(ExecSpace(), name, over_x, on_device<double>(dy, rows, width), over_x);
+      activation_backward<double>(ExecSpace(), name, over_x, on_device<double>(dy, rows, width), over_x);
       EXPECT_EQ(fingerprint(over_x), fingerprint(dx));
     }
 }

@@ -41,7 +41,6 @@ struct CachedCase {
     const auto device = on_device<T>(qkv, rows, shape.qkv_columns());
     const CachedRows cached{on_device<int>(of, rows), on_device<int>(at, rows)};
     const auto out = undefined<T>(rows, shape.num_heads * shape.head_size);
-    store_keys_and_values<T>(exec, cache, device, cached, shape);
     attention_cached<T>(exec, out, device, cache, cached, shape);
     return on_host(out);
   }

@@ -66,7 +66,7 @@ Gradients backward(const LayernormCase& c, Index rows, Index channels) {
     const auto again = on_device<T>(c.dx_before, rows, channels);
     const auto partial = undefined<State<T>>(partial_rows, 2 * channels);
     layernorm_backward_input<T>(exec, again, again, dy, x, mean, rstd, weight, partial);
-    layernorm_backward_weight<State<T>>(exec, alone, bias_alone, partial, 0);
+    layernorm_backward_weight<T>(exec, alone, bias_alone, undefined<T>(rows, channels), x, mean, rstd, 0, partial);
     EXPECT_TRUE(allclose(on_host(again), on_host(dx), tolerance<T>, {rows, channels}));
     expect_sums_without_start();
   }

@@ -59,9 +59,9 @@ Bits bits_of_ops() {
   bits["rmsnorm_backward_weight"] = fingerprint(dweight);
 
   const auto half = undefined<float>(rows, channels / 2);
-  gated_activation_forward<float>(exec, "swiglu", half, x);
+  activation_forward<float>(exec, "swiglu", half, x);
   bits["swiglu_forward"] = fingerprint(half);
-  gated_activation_backward<float>(exec, "swiglu", y, half, x);
+  activation_backward<float>(exec, "swiglu", y, half, x);
   bits["swiglu_backward"] = fingerprint(y);
   const auto rotations = undefined<float>(Index{150}, Index{22});
   make_rotary_table<float>(ExecSpace(), rotations, rotary_frequencies({.size = 22}));

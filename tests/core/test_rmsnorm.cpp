@@ -92,7 +92,8 @@ RmsnormResult run_rmsnorm(const RmsnormCase& c, const RmsnormSizes& s) {
     const ColumnWindow<R> again(c.dstream, s);
     const auto partial = undefined<State<T>>(partial_rows, s.channels);
     rmsnorm_backward_input<T, R>(exec, again.columns, again.columns, dy.columns, x.columns, rstd, weight, partial);
-    rmsnorm_backward_weight<State<T>>(exec, assigned, partial, 0);
+    const auto unread = undefined<T>(s.rows, s.channels);
+    rmsnorm_backward_weight<T, R>(exec, assigned, unread, x.columns, rstd, 0, partial);
     EXPECT_TRUE(allclose(again.host(), result.dx, tolerance<R>, {s.rows, s.columns()}));
     expect_sums_without_start();
   }
