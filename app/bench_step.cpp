@@ -188,7 +188,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
   measured.device_bytes_at_start = device_bytes_in_use();
   GemmRate before;
   progress.now("GEMM rate");
-  const ScalarType compute = types_of(config).compute;
+  const ScalarType compute = types_of_run(config).compute;
   set_libraries(config);
   const auto measure_rate = [&] {
     before = best_gemm_rate(compute);

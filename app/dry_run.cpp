@@ -80,7 +80,7 @@ void print_traffic(const RunConfig& config, const Layout& layout) {
   std::array<std::uint64_t, num_axes> most{};
   for (int stage = 0; stage < layout.pipeline; ++stage) {
     const int rank = layout.mesh().first_rank_of_stage(stage);
-    const auto bytes = predict_traffic(config, layout, rank, types_of(config));
+    const auto bytes = predict_traffic(config, layout, rank, types_of_run(config));
     for (std::size_t axis = 0; axis < num_axes; ++axis)
       most[axis] = std::max(most[axis], bytes[axis]);
   }

@@ -63,7 +63,7 @@ bool is_beyond_counting(const ModelConfig& model, const Layout& layout, Index to
 
 }  // namespace
 
-TrainingTypes training_types(Precision precision) {
+TrainingTypes types_of_precision(Precision precision) {
   switch (precision) {
     case Precision::fp64: return {ScalarType::fp64, ScalarType::fp64};
     case Precision::fp16: return {ScalarType::fp16, ScalarType::fp16};
@@ -84,7 +84,7 @@ StateBytes state_bytes(const TrainingTypes& types) {
 
 double all_state_bytes(const ModelConfig& model, Precision precision) {
   return static_cast<double>(num_parameters(model)) *
-         static_cast<double>(state_bytes(training_types(precision)).total());
+         static_cast<double>(state_bytes(types_of_precision(precision)).total());
 }
 
 ReducerOptions reducer_options(const Layout& layout, const std::vector<ChunkLayers>& chunks,

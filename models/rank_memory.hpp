@@ -32,7 +32,7 @@ constexpr TrainingTypes types_of() {
   return {.compute = scalar_type_of<Compute<P>>(), .residual = scalar_type_of<Residual<P>>()};
 }
 /// What stands for fp8 and tf32, in which `train` does not run: the types of their activations.
-TrainingTypes training_types(Precision precision);
+TrainingTypes types_of_precision(Precision precision);
 
 /// Bytes of the states of one element. 16 bits: 2 + 4 + 12, with master weights in fp32; fp32: 4 + 4 + 8.
 struct StateBytes {

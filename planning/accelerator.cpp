@@ -21,7 +21,7 @@ std::optional<Precision> parse_priced_precision(std::string_view name) {
   return precision && is_priced(*precision) ? precision : std::nullopt;
 }
 
-int activation_bytes(Precision precision) { return static_cast<int>(size_of(training_types(precision).compute)); }
+int activation_bytes(Precision precision) { return static_cast<int>(size_of(types_of_precision(precision).compute)); }
 
 std::string unfitted_text(const Accelerator& device) {
   return device.unfitted.empty() ? ""

@@ -29,8 +29,8 @@ std::string why_not_cudnn(const ModelConfig& model, bool separate_documents) {
   return separate_documents ? "it sees no document starts (data.documents = \"separate\")" : "";
 }
 
-TrainingTypes training_types(const Implementation& implementation, Precision precision) {
-  TrainingTypes types = training_types(precision);
+TrainingTypes types_of_program(const Implementation& implementation, Precision precision) {
+  TrainingTypes types = types_of_precision(precision);
   if (!types.has_master_weights())
     return types;
   if (implementation.fp32_residual)
@@ -51,12 +51,12 @@ MemoryOptions memory_options(const Implementation& implementation, Index sequenc
 }
 
 double sent_gradient_bytes(const Implementation& implementation, Precision precision) {
-  const TrainingTypes types = training_types(implementation, precision);
+  const TrainingTypes types = types_of_program(implementation, precision);
   return static_cast<double>(size_of(types.wire.value_or(types.state())));
 }
 
 double stage_output_bytes(const Implementation& implementation, Precision precision, double rows, Index hidden_size) {
-  const TrainingTypes types = training_types(implementation, precision);
+  const TrainingTypes types = types_of_program(implementation, precision);
   return static_cast<double>(size_of(types.residual)) * rows * static_cast<double>(hidden_size);
 }
 

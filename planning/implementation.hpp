@@ -88,7 +88,7 @@ Implementation espalier_implementation(bool on_host = false, const TrainSettings
 std::string why_not_cudnn(const ModelConfig& model, bool separate_documents);
 
 /// The types of a program that trains in this precision.
-TrainingTypes training_types(const Implementation& implementation, Precision precision);
+TrainingTypes types_of_program(const Implementation& implementation, Precision precision);
 
 /// What memory depends on beside the model and the layout, without libraries.
 MemoryOptions memory_options(const Implementation& implementation, Index sequence_length, const TrainingTypes& types);

@@ -46,7 +46,7 @@ struct Block {
         layout(plan),
         implementation(how),
         shape(block_shape(m, plan, tokens)),
-        type(training_types(plan.precision).compute),
+        type(types_of_precision(plan.precision).compute),
         rows(to_double(shape.tokens())),
         c(to_double(m.hidden_size)),
         t(plan.tensor),

@@ -35,7 +35,7 @@ class PrecisionPart : MemoText {
       : subject_(subject),
         best_(subject.best),
         precision_(best_.layout.precision),
-        states_(state_bytes(training_types(precision_))) {}
+        states_(state_bytes(types_of_precision(precision_))) {}
 
   std::string write() {
     text = "## Precision\n\n";
@@ -91,7 +91,7 @@ class PrecisionPart : MemoText {
     say("Activations take {} bytes per element (fp32: {}). "
         "Weights, gradients and optimizer states take {} bytes per parameter (fp32: {}).\n\n",
         activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
-        state_bytes(training_types(Precision::fp32)).total());
+        state_bytes(types_of_precision(Precision::fp32)).total());
   }
 
   void what_stays_higher() {

@@ -27,7 +27,7 @@ std::size_t attention_workspace_on_rank(const PlanProblem& problem, const Layout
 std::vector<MemoryByCategory> memory_of_stages(const PlanProblem& problem, const Layout& layout) {
   if (problem.memory_of)
     return problem.memory_of(problem, layout);
-  const TrainingTypes types = training_types(problem.implementation, layout.precision);
+  const TrainingTypes types = types_of_program(problem.implementation, layout.precision);
   MemoryOptions options = memory_options(problem.implementation, problem.sequence_length, types);
   options.library_bytes =
       product_workspace(problem.implementation, types.compute) + attention_workspace_on_rank(problem, layout);

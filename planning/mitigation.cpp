@@ -160,7 +160,7 @@ Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPric
 
 // `train` rounds what it sends, and keeps and adds up as before.
 std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem, const LayoutPrice& now) {
-  const TrainingTypes types = training_types(problem.implementation, now.layout.precision);
+  const TrainingTypes types = types_of_program(problem.implementation, now.layout.precision);
   if (!types.has_master_weights() || types.wire || now[Phase::data_comm] <= 0)
     return std::nullopt;
   PlanProblem rounded = problem;

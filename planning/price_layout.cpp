@@ -51,7 +51,7 @@ class Pricer {
   Pricer(const PlanProblem& problem, const Layout& layout)
       : problem_(problem),
         layout_(with_shards(layout, problem.cluster)),
-        weight_bytes_(to_double(state_bytes(training_types(layout.precision)).weights)),
+        weight_bytes_(to_double(state_bytes(types_of_precision(layout.precision)).weights)),
         gradient_bytes_(sent_gradient_bytes(problem.implementation, layout.precision)),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),

@@ -204,7 +204,7 @@ double activation_bytes_per_layer(const PlanProblem& problem, const PublishedMem
   const ModelConfig& model = problem.model;
   const Implementation& implementation = problem.implementation;
   const BlockShape shape = block_shape(model, layout, problem.sequence_length);
-  const ScalarType type = training_types(layout.precision).compute;
+  const ScalarType type = types_of_precision(layout.precision).compute;
   const ActivationRecording recording = record_activations(shape, type, type);
   const bool of_attention = layout.recompute == Recompute::selective && implementation.recomputes_attention;
   const Recompute mode = layout.recompute == Recompute::full || of_attention ? Recompute::none : layout.recompute;

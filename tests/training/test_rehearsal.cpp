@@ -73,7 +73,7 @@ TEST(Rehearsal, MessagesOfEveryAxisTakeThePricedTime) {
 // Of gradients and weights that rank 0 sends in a step.
 double reduced_bytes(const Rehearsal& rehearsal) {
   const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
-  const auto bytes = predict_traffic(rehearsal.config, run, 0, types_of(rehearsal.config));
+  const auto bytes = predict_traffic(rehearsal.config, run, 0, types_of_run(rehearsal.config));
   return static_cast<double>(bytes[static_cast<std::size_t>(Axis::dp)]);
 }
 
@@ -111,7 +111,7 @@ TEST(Rehearsal, NoRankReducesLongerThanPriced) {
   const Layout run = make_run_layout(config, rehearsal.num_ranks());
   ASSERT_GT(rehearsal.price.reduction_seconds, 0);
   for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
-    const TrafficByGroup traffic = predict_reduction_traffic(config, run, rank, types_of(config));
+    const TrafficByGroup traffic = predict_reduction_traffic(config, run, rank, types_of_run(config));
     double bytes = 0;
     for (const GroupKey& group : reduction_groups)
       bytes += message_scale(config.emulate, group) * static_cast<double>(traffic.at(group).reduce_bytes);

@@ -33,10 +33,10 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout) {
                                                          layout.micro_batch, config.sequence_length));
 }
 
-std::optional<ScalarType> wire_type(const RunConfig& config) { return types_of(config).wire; }
+std::optional<ScalarType> wire_type(const RunConfig& config) { return types_of_run(config).wire; }
 
-TrainingTypes types_of(const RunConfig& config) {
-  return training_types(espalier_implementation(exec_is_host, train_settings(config)), config.layout.precision);
+TrainingTypes types_of_run(const RunConfig& config) {
+  return types_of_program(espalier_implementation(exec_is_host, train_settings(config)), config.layout.precision);
 }
 
 TrainSettings train_settings(const RunConfig& config) {

@@ -25,7 +25,8 @@ ModelWork first_rank_work(const RunConfig& config, const Layout& layout);
 /// The 16-bit type in which gradients travel; none where they travel as they are.
 std::optional<ScalarType> wire_type(const RunConfig& config);
 
-TrainingTypes types_of(const RunConfig& config);
+/// Those of the program, with the settings of the config.
+TrainingTypes types_of_run(const RunConfig& config);
 
 /// The settings, beside the layout, that decide memory and messages.
 TrainSettings train_settings(const RunConfig& config);

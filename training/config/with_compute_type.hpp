@@ -27,7 +27,7 @@ inline std::vector<std::string> compute_type_names() {
 inline ScalarType compute_type_of(Precision precision) {
   ESPALIER_ASSERT(std::ranges::find(compute_types, precision) != compute_types.end(),
                   fmt::format("nothing trains in {}", to_string(precision)));
-  return training_types(precision).compute;
+  return types_of_precision(precision).compute;
 }
 
 /// f.operator()<T>() for its type: with_compute_type(Precision::bf16, [&]<class T>() { return train<T>(config); }).

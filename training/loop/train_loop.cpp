@@ -173,7 +173,7 @@ class Launch {
  private:
   void measure_machine() {
     const Communicator& world = run_.mesh.world();
-    const ScalarType compute = types_of(run_.config).compute;
+    const ScalarType compute = types_of_run(run_.config).compute;
     agree_on_libraries(run_.config, world);
     const auto measure = [&] { gemm_rate_ = measure_gemm_rate(compute, world); };
     if (exec_is_host)
@@ -190,7 +190,7 @@ class Launch {
     if (!exec_is_host)
       note_("attention by " +
             (why_not_cudnn(run_.config).empty()
-                 ? describe_attention(types_of(run_.config).compute, attention_shape(run_.config, run_.layout))
+                 ? describe_attention(types_of_run(run_.config).compute, attention_shape(run_.config, run_.layout))
                  : "own kernels, not cuDNN: " + why_not_cudnn(run_.config)));
     if (const std::size_t bytes = run_.mesh.world().context().link_bytes(); bytes > 0)
       note_(fmt::format("NCCL uses about {} of GPU memory, which no category includes", bytes_text(bytes)));

@@ -48,7 +48,7 @@ std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layo
 }
 
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout) {
-  return predict_memory(config, layout, types_of(config));
+  return predict_memory(config, layout, types_of_run(config));
 }
 
 }  // namespace espalier

@@ -29,7 +29,7 @@ struct CountedTraffic {
 };
 
 CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, int rank) {
-  const TrainingTypes types = types_of(config);
+  const TrainingTypes types = types_of_run(config);
   const std::array<std::uint64_t, num_axes> bytes = predict_traffic(config, layout, rank, types);
   const TrafficByGroup reductions = predict_reduction_traffic(config, layout, rank, types, false);
   const TrafficByGroup all = predict_reduction_traffic(config, layout, rank, types);

@@ -140,7 +140,7 @@ struct TinyTraffic {
 };
 
 double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {
-  const TrafficByGroup traffic = predict_reduction_traffic(config, layout, rank, types_of(config));
+  const TrafficByGroup traffic = predict_reduction_traffic(config, layout, rank, types_of_run(config));
   std::uint64_t bytes = 0;
   for (const GroupKey& group : layout.mesh().groups())
     if (has_message_scale(group))
@@ -153,7 +153,8 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   const std::vector<PipelineSchedule> lists = make_schedules(config, layout);
   TinyTraffic most;
   for (int stage = 0; stage < layout.pipeline; ++stage) {
-    const auto traffic = predict_traffic(config, layout, layout.mesh().first_rank_of_stage(stage), types_of(config));
+    const auto traffic =
+        predict_traffic(config, layout, layout.mesh().first_rank_of_stage(stage), types_of_run(config));
     const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
     double tensor = 0;
     for (const ChunkPrice& chunk : price.chunks[static_cast<std::size_t>(stage)])

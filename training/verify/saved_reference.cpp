@@ -209,7 +209,7 @@ void save_reference(const RunConfig& config, const VerifyOptions& options, const
   Reference reference(config, options, world);
   for (Index step = 1; step <= options.steps; ++step) {
     const Snapshot snapshot = reference.step();
-    const WholeArrays arrays(world, snapshot, whole, types_of(config).state());
+    const WholeArrays arrays(world, snapshot, whole, types_of_run(config).state());
     on_root([&] {
       const Path path = save_checkpoint(directory, info_of(snapshot, step, config, reference.text()), arrays.blocks());
       done(fmt::format("{}: loss {:.6f}, gradient norm {:.6f}, {}", path.string(), snapshot.loss,
