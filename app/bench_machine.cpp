@@ -81,7 +81,7 @@ void add_bench_machine(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command =
       bench.add_subcommand("machine", "Calibrate the planner: write this machine as a cluster file");
   command->add_option("--output", options->output, "file to write; default machine.toml")->type_name("FILE.toml");
-  command->add_option("--precision", options->precisions, "precisions to measure: fp32 (default), bf16, fp16")
+  command->add_option("--precision", options->precisions, "precisions to measure; default fp32")
       ->delimiter(',')
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   add_gpu_options(*command);

@@ -353,7 +353,7 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command =
       bench.add_subcommand("ops", "Time single ops at the shapes of a model, and matmuls by every GEMM library");
   add_shape_options(*command, options->shape);
-  command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
+  command->add_option("--precision", options->precision, "type to compute in; default fp32")
       ->check(CLI::IsMember(compute_type_names()));
   command->add_option("--only", options->only, "only ops whose name has this part, such as attention");
   command->add_flag("--json", options->json, "print JSON");

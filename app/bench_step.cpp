@@ -298,7 +298,7 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command =
       bench.add_subcommand("step", "Time a whole training step: tokens per second, share of the GEMM rate, memory");
   add_shape_options(*command, options->shape);
-  command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
+  command->add_option("--precision", options->precision, "type to compute in; default fp32")
       ->check(CLI::IsMember(compute_type_names()));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));

@@ -17,6 +17,7 @@
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/partial_directory.hpp"
+#include "io/config/key_reader.hpp"
 #include "io/records/run_paths.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
@@ -111,12 +112,12 @@ int import_model(const ConvertArguments& arguments) {
 }
 
 ScalarType type_named(const std::string& name) {
-  for (const ScalarType type : {ScalarType::fp32, ScalarType::bf16, ScalarType::fp16, ScalarType::fp64})
+  for (const ScalarType type : all_scalar_types)
     if (name == to_string(type))
       return type;
   throw Error(ExitCode::usage, {.what = "--dtype: unknown type",
                                 .got = name,
-                                .wanted = "fp32, bf16, fp16 or fp64",
+                                .wanted = fmt::format("one of {}", fmt::join(words_of(all_scalar_types), ", ")),
                                 .todo = "name one of these"});
 }
 
@@ -185,7 +186,9 @@ void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   command->add_option("directory", arguments->from, "a run (its newest checkpoint), or RUN/checkpoints/step-XXXXXXXX")
       ->required();
   command->add_option("--output", arguments->output, "new directory, for transformers' from_pretrained()")->required();
-  command->add_option("--dtype", arguments->dtype, "fp32 (default), bf16, fp16 or fp64");
+  command->add_option(
+      "--dtype", arguments->dtype,
+      fmt::format("type of the weights; default fp32: {}", fmt::join(words_of(all_scalar_types), ", ")));
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
   command->add_flag("--dry-run", arguments->dry_run, "print what would be written, but write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");

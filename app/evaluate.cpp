@@ -348,8 +348,7 @@ void add_evaluate(CLI::App& app, Chosen& chosen) {
       ->add_option("--micro-batch", options->micro_batch,
                    "sequences per forward pass of a rank; default: batch.micro_batch_size of the run")
       ->check(between(1, 1 << 24));
-  command
-      ->add_option("--precision", options->precision, "fp32, bf16, fp16 or fp64; default: precision.compute of the run")
+  command->add_option("--precision", options->precision, "type to compute in, if not precision.compute of the run")
       ->check(CLI::IsMember(compute_type_names()));
   CLI::Option* const logits = command->add_option(
       "--logits", options->logits,

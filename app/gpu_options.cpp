@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/types.hpp"
+#include "parallel/collectives/transport.hpp"
 #include "parallel/launch/launch_environment.hpp"
 
 namespace espalier {
@@ -17,15 +18,14 @@ namespace {
 struct GpuOption {
   const char* name;
   const char* variable;
-  const char* description;
+  std::string description;
 };
 
-constexpr std::array gpu_options{
+const std::array gpu_options{
     GpuOption{"--ranks-per-gpu", ranks_per_gpu_variable,
               "number of ranks that may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1"},
     GpuOption{"--transport", transport_variable,
-              "auto, nccl, mpi-staged or mpi-gpu-aware: what carries tensors between GPUs; default: "
-              "ESPALIER_TRANSPORT, or auto"}};
+              transport_words() + ": what carries tensors between GPUs; default: ESPALIER_TRANSPORT, or auto"}};
 
 }  // namespace
 

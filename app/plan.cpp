@@ -339,7 +339,9 @@ void add_plan(CLI::App& app, Chosen& chosen) {
                    "tokens of the whole run, such as 300B: print days, device-hours, cost and energy (from price and "
                    "power in the cluster file)")
       ->type_name("COUNT");
-  command->add_option("--precision", options->precisions, "precisions to choose from: fp32, tf32, fp16, bf16, fp8")
+  command
+      ->add_option("--precision", options->precisions,
+                   fmt::format("precisions to choose from: {}", fmt::join(priced_precision_names(), ", ")))
       ->delimiter(',');
   command->add_option("--fix", options->fixed, "fixed choices: tensor=8,recompute=full,...")
       ->type_name("KEY=VALUE,...");

@@ -237,7 +237,7 @@ void add_data_convert(CLI::App& parent, Chosen& chosen) {
   app->add_option("--output", command->output,
                   "token file; with --format megatron PREFIX, for PREFIX.bin and PREFIX.idx")
       ->required();
-  app->add_option("--format", command->format, "espalier or megatron")
+  app->add_option("--format", command->format, "format to write")
       ->required()
       ->check(CLI::IsMember({"espalier", "megatron"}));
   app->add_option(

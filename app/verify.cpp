@@ -213,17 +213,20 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
 
 void add_verify(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<VerifyArguments>();
+  std::vector<std::string> tolerances;
+  for (const Precision precision : compute_types)
+    tolerances.push_back(fmt::format("{:g} in {}", default_tolerance(precision), to_string(precision)));
   CLI::App* const command =
       app.add_subcommand("verify", "Check that every layout possible on these ranks trains the same model as one rank");
   command->add_option("config", options->config, "TOML file, as for train")->required();
   command->add_option("overrides", options->overrides, "section.key=value; overrides the file");
   CLI::Option* const steps =
       command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
-  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64 (the strictest)")
+  command->add_option("--precision", options->precision, "type to compute in, of which fp64 is the strictest")
       ->check(CLI::IsMember(compute_type_names()));
   command
       ->add_option("--tolerance", options->verify.tolerance,
-                   "largest relative error; default 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16")
+                   fmt::format("largest relative error; default {}", fmt::join(tolerances, ", ")))
       ->check(real_between(0, 1));
   CLI::Option* const reference =
       command->add_option("--reference", options->reference,

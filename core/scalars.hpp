@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -77,6 +78,7 @@ using Fp16WithFp32Residual = MixedPrecision<float16, float>;
 #define ESPALIER_FOR_MATMUL_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
 
 enum class ScalarType { fp32, fp64, bf16, fp16 };
+inline constexpr std::array all_scalar_types{ScalarType::fp32, ScalarType::fp64, ScalarType::bf16, ScalarType::fp16};
 
 template <class T>
 constexpr ScalarType scalar_type_of();

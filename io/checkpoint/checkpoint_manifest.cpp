@@ -30,14 +30,6 @@ constexpr IntegerRange not_negative{.min = 0};
 const std::string checksum_key = "\"manifest_xxh3_128\": \"";
 const std::string zero_checksum(32, '0');
 
-ScalarType type_field(const json& item, const char* key) {
-  const auto name = field<std::string>(item, key);
-  for (const ScalarType type : {ScalarType::fp32, ScalarType::fp64, ScalarType::bf16, ScalarType::fp16})
-    if (name == to_string(type))
-      return type;
-  refuse_field(key, any_field(item, key), "fp32, fp64, bf16 or fp16");
-}
-
 std::string hash_field(const json& item, const char* key) {
   auto digits = field<std::string>(item, key);
   if (!digits.empty() && (digits.size() != 32 || digits.find_first_not_of("0123456789abcdef") != digits.npos))
@@ -60,7 +52,7 @@ json block_to_json(const StoredBlock& block) {
 
 StoredBlock block_from_json(const json& item) {
   return {field<std::string>(item, "tensor"),
-          type_field(item, "dtype"),
+          choice_field(item, "dtype", all_scalar_types),
           values_field<Index>(item, "global_shape", not_negative),
           values_field<Index>(item, "start"),
           values_field<Index>(item, "count", not_negative),

@@ -8,10 +8,15 @@
 #include <mpi-ext.h>  // Open MPI's extensions; MPICH has them in mpi.h
 #endif
 
+#include <algorithm>
+#include <array>
+
 #include "core/error.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr std::array choices{Transport::nccl, Transport::mpi_staged, Transport::mpi_gpu_aware};  // on a GPU
 
 [[noreturn]] void refuse_transport(std::string_view word, std::string what, std::string wanted, std::string todo) {
   throw Error(ExitCode::usage, {.what = std::move(what),
@@ -33,35 +38,41 @@ const char* to_string(Transport transport) {
   return "unknown";
 }
 
+std::string transport_words(bool with_nccl) {
+  std::string words = "auto";
+  for (const Transport transport : choices)
+    if (with_nccl || transport != Transport::nccl)
+      words += fmt::format(", {}", to_string(transport));
+  return words;
+}
+
 Transport choose_transport(std::string_view word, const TransportFacts& facts) {
   const bool automatic = word.empty() || word == "auto";
-  if (!automatic && word != "nccl" && word != "mpi-staged" && word != "mpi-gpu-aware")
-    refuse_transport(word, "unknown transport", "auto, nccl, mpi-staged or mpi-gpu-aware", "leave it unset for auto");
+  const auto chosen =
+      std::ranges::find(choices, word, [](Transport each) -> std::string_view { return to_string(each); });
+  if (!automatic && chosen == choices.end())
+    refuse_transport(word, "unknown transport", "one of " + transport_words(), "leave it unset for auto");
   if (facts.device_is_host) {
     if (!automatic)
       refuse_transport(word, "this build of Espalier computes in host memory, so there is no choice of transport",
                        "auto, or nothing", "leave it unset");
     return Transport::host_memory;
   }
-  if (word == "mpi-staged")
-    return Transport::mpi_staged;
-  if (word == "mpi-gpu-aware") {
-    if (!facts.mpi_is_gpu_aware)
-      refuse_transport(
-          word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
-          "use mpi-staged or nccl; some libraries need a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, Cray: "
-          "MPICH_GPU_SUPPORT_ENABLED=1)");
-    return Transport::mpi_gpu_aware;
-  }
-  const bool possible = facts.has_nccl && facts.ranks_per_device == 1;
+  const bool is_possible = facts.has_nccl && facts.ranks_per_device == 1;
   if (automatic)
-    return possible ? Transport::nccl : Transport::mpi_staged;
+    return is_possible ? Transport::nccl : Transport::mpi_staged;
+  if (*chosen == Transport::mpi_gpu_aware && !facts.mpi_is_gpu_aware)
+    refuse_transport(word, "this MPI library says that it cannot be handed device memory", "an MPI built with CUDA",
+                     "use mpi-staged or nccl; some libraries need a setting first (MPICH: MPIR_CVAR_ENABLE_GPU=1, "
+                     "Cray: MPICH_GPU_SUPPORT_ENABLED=1)");
+  if (*chosen != Transport::nccl)
+    return *chosen;
   if (!facts.has_nccl)
-    refuse_transport(word, "this Espalier was built without NCCL", "auto, mpi-staged or mpi-gpu-aware",
+    refuse_transport(word, "this Espalier was built without NCCL", "one of " + transport_words(false),
                      "build it where nccl.h and libnccl are found, see docs/gpus.md");
-  if (!possible)
+  if (!is_possible)
     refuse_transport(word, fmt::format("NCCL takes one rank per GPU, and {} ranks share one", facts.ranks_per_device),
-                     "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank per GPU");
+                     "one of " + transport_words(false), "leave it unset, or start one rank per GPU");
   return Transport::nccl;
 }
 

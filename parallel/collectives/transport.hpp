@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace espalier {
@@ -23,7 +24,10 @@ struct TransportFacts {
   bool mpi_is_gpu_aware = false;  ///< as far as MPI says so
 };
 
-/// The transport for ESPALIER_TRANSPORT = auto (or empty), nccl, mpi-staged or mpi-gpu-aware. auto: NCCL where it was
+/// "auto, nccl, mpi-staged, mpi-gpu-aware": the words of choose_transport().
+std::string transport_words(bool with_nccl = true);
+
+/// The transport for ESPALIER_TRANSPORT, one of transport_words() or empty. auto: NCCL where it was
 /// built in and no device is shared, else staged. Pure.
 /// @throws Error (ExitCode::usage) for another word, and for one that the facts do not allow.
 Transport choose_transport(std::string_view word, const TransportFacts& facts);

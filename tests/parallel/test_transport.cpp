@@ -49,6 +49,11 @@ TEST(Transport, WhatCannotBeIsRefused) {
   EXPECT_EQ(refusal("ucx", {}), "unknown transport");
 }
 
+TEST(Transport, EveryWordIsNamed) {
+  EXPECT_EQ(transport_words(), "auto, nccl, mpi-staged, mpi-gpu-aware");
+  EXPECT_EQ(transport_words(false), "auto, mpi-staged, mpi-gpu-aware");
+}
+
 TEST(Transport, WhatIsAskedForIsTaken) {
   TransportFacts facts = gpu;
   facts.mpi_is_gpu_aware = true;
