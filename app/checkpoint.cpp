@@ -149,7 +149,7 @@ int export_model(const ConvertArguments& arguments) {
     }
     std::ranges::copy(SafetensorsWriter(arguments.output, plan.tensors, shard_bytes).files(),
                       std::back_inserter(files));
-    files.emplace_back("config.json");
+    files.emplace_back(hugging_face_config_name);
     print_plan(arguments.output, static_cast<Index>(plan.tensors.size()), bytes, files);
     return 0;
   }

@@ -151,7 +151,7 @@ DirectoryKind kind_of_directory(const Path& directory) {
     return DirectoryKind::checkpoint;
   if (has(RunFile::config) || has(RunFile::record))
     return DirectoryKind::run;
-  return has("config.json") ? DirectoryKind::hugging_face : DirectoryKind::other;
+  return has(hugging_face_config_name) ? DirectoryKind::hugging_face : DirectoryKind::other;
 }
 
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {

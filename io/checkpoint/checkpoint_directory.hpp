@@ -31,12 +31,14 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 /// Those of a run directory, without the ones that other runs may have in the same place: they are counted.
 std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_others);
 
+inline constexpr const char* hugging_face_config_name = "config.json";
+
 /// What a directory is, by the names of the files in it. One of `other` may be a checkpoint that lacks its manifest.
 enum class DirectoryKind {
   other,
   run,           ///< or what `checkpoint import` makes: it has checkpoints/, a config or a record of ours
   checkpoint,    ///< it has a manifest
-  hugging_face,  ///< it has a config.json
+  hugging_face,  ///< it has a hugging_face_config_name
 };
 DirectoryKind kind_of_directory(const Path& directory);
 

@@ -10,6 +10,7 @@
 #include "core/printable_text.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
+#include "io/text/tokenizer_files.hpp"
 
 namespace espalier {
 namespace {
@@ -121,7 +122,7 @@ TokenId answer_end_token(const ChatTemplate& chat, const Tokenizer& tokenizer) {
     throw Error(ExitCode::data,
                 {.what = "a tokenizer has no token for the end of an answer",
                  .where = tokenizer.name(),
-                 .got = chat.assistant.end.empty() ? "a tokenizer_config.json without an eos_token"
+                 .got = chat.assistant.end.empty() ? fmt::format("a {} without an eos_token", TokenizerFile::config)
                                                    : fmt::format("no token \"{}\"", printable_line(chat.assistant.end)),
                  .wanted = fmt::format("the tokens of the {} template", chat.kind),
                  .todo = "use the tokenizer and the template of the same model"});

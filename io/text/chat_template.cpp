@@ -9,6 +9,7 @@
 #include "io/input_limits.hpp"
 #include "io/json_reader.hpp"
 #include "io/text/normalizer.hpp"
+#include "io/text/tokenizer_files.hpp"
 #include "io/text/utf8.hpp"
 
 namespace espalier {
@@ -178,15 +179,15 @@ ChatTemplate load_chat_template(const std::string& tokenizer) {
   std::error_code ignored;
   const Path directory =
       std::filesystem::is_directory(tokenizer, ignored) ? Path(tokenizer) : Path(tokenizer).parent_path();
-  const Path config_file = directory / "tokenizer_config.json";
-  const Path template_file = directory / "chat_template.jinja";
+  const Path config_file = directory / TokenizerFile::config;
+  const Path template_file = directory / TokenizerFile::chat_template;
   const auto refuse = [](const Path& where, const std::string& got) -> Error {
     return {ExitCode::data,
             {.what = "a chat template is not supported",
              .where = where.string(),
              .got = got,
              .wanted = "the template of ChatML (SmolLM2, Qwen2.5, Qwen3), Llama 3 or Mistral",
-             .todo = "write one of these as chat_template.jinja beside the tokenizer"}};
+             .todo = fmt::format("write one of these as {} beside the tokenizer", TokenizerFile::chat_template)}};
   };
   nlohmann::json config = nlohmann::json::object();
   if (std::filesystem::exists(config_file, ignored)) {
@@ -213,7 +214,8 @@ ChatTemplate load_chat_template(const std::string& tokenizer) {
   throw Error(ExitCode::usage, {.what = "a tokenizer has no chat template",
                                 .where = tokenizer,
                                 .got = directory.empty() ? "a file in no directory" : "none in " + directory.string(),
-                                .wanted = "chat_template.jinja, or tokenizer_config.json with a chat_template",
+                                .wanted = fmt::format("{}, or {} with a chat_template", TokenizerFile::chat_template,
+                                                      TokenizerFile::config),
                                 .todo = "name the directory of a model that was trained on conversations, or write "
                                         "a template there"});
 }

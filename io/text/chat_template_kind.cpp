@@ -9,6 +9,7 @@
 #include "core/printable_text.hpp"
 #include "io/text/chat_template.hpp"
 #include "io/text/chat_template_tags.hpp"
+#include "io/text/tokenizer_files.hpp"
 
 namespace espalier {
 namespace {
@@ -204,7 +205,7 @@ ChatTemplate chat_template_of(std::string_view jinja, const std::string& bos, co
   require_known_tags(tags);
   for (const auto& [name, token] : {std::pair("bos_token", &bos), std::pair("eos_token", &eos)})
     if (has(tags, name) && token->empty())
-      throw std::runtime_error(fmt::format("the template writes {0}, and tokenizer_config.json has no {0}", name));
+      throw std::runtime_error(fmt::format("the template writes {0}, and {1} has no {0}", name, TokenizerFile::config));
   return chat;
 }
 

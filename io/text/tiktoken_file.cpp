@@ -200,7 +200,7 @@ TiktokenSplit split_beside(const Path& path) {
 }
 
 TiktokenSplit split_of(const Path& path, Index num_ranks) {
-  const Path beside = path.string() + ".json";
+  const Path beside = tiktoken_rules(path);
   std::error_code ignored;
   if (std::filesystem::exists(beside, ignored))
     return split_beside(beside);
@@ -267,7 +267,7 @@ std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path) {
     throw;
   } catch (const UnsupportedPattern& unsupported) {
     throw Error(ExitCode::data, {.what = "the pattern of a tiktoken file is not supported",
-                                 .where = path.string() + ".json",
+                                 .where = tiktoken_rules(path).string(),
                                  .got = unsupported.what(),
                                  .wanted = "a pattern without it",
                                  .todo = "write it in another way, or use another tokenizer"});

@@ -3,6 +3,7 @@
 #include "io/text/tokenizer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -13,7 +14,7 @@
 namespace espalier {
 namespace {
 
-constexpr const char* tokenizer_files[] = {"tokenizer.json", "tokenizer.model"};
+constexpr const char* tokenizer_files[] = {TokenizerFile::json, TokenizerFile::model};
 constexpr const char* tokenizer_endings[] = {".model", ".tiktoken"};
 
 // The one file in a directory that has an ending of the kinds; empty where there is none.
@@ -58,7 +59,8 @@ Path tokenizer_file(const std::string& name) {
     return file;
   throw Error(ExitCode::usage, {.what = "a directory has no tokenizer",
                                 .where = name,
-                                .wanted = "tokenizer.json, tokenizer.model, *.model or *.tiktoken in it",
+                                .wanted = fmt::format("{}, *{} in it", fmt::join(tokenizer_files, ", "),
+                                                      fmt::join(tokenizer_endings, " or *")),
                                 .todo = "name the file"});
 }
 

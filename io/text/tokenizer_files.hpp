@@ -9,6 +9,14 @@
 
 namespace espalier {
 
+/// Names in the directory of a model, as Hugging Face gives them.
+struct TokenizerFile {
+  static constexpr const char* json = "tokenizer.json";
+  static constexpr const char* model = "tokenizer.model";  ///< of SentencePiece or tiktoken
+  static constexpr const char* config = "tokenizer_config.json";
+  static constexpr const char* chat_template = "chat_template.jinja";
+};
+
 /// Does a file with these first bytes hold a JSON object?
 bool is_tokenizer_json(std::string_view begin);
 
@@ -29,8 +37,11 @@ bool is_tiktoken_file(std::string_view begin);
 
 /// Reads tiktoken's ranks. The file has no pattern and no special tokens: those of the known tokenizers are found by
 /// the number of ranks (gpt2, p50k_base, cl100k_base, o200k_base, Whisper, Qwen, Llama 3, Llama 4); for others they
-/// stand beside it, in FILE.json: {"pattern": "...", "special_tokens": {"<|endoftext|>": 100257}}.
+/// stand beside it, in tiktoken_rules(FILE): {"pattern": "...", "special_tokens": {"<|endoftext|>": 100257}}.
 /// @throws Error (data)
 std::unique_ptr<Tokenizer> read_tiktoken_file(const Path& path);
+
+/// FILE.json
+inline Path tiktoken_rules(const Path& file) { return file.string() + ".json"; }
 
 }  // namespace espalier

@@ -123,9 +123,10 @@ void copy_tokenizer_of_run(const Path& source, const Path& kept) {
   const Path file = tokenizer_file(source.string());
   const std::string text = read_file(file, ExitCode::data, LargestFile::tokenizer);
   make_directories(kept);
-  write_file_atomically(kept / (is_tokenizer_json(text) ? "tokenizer.json" : "tokenizer.model"), text);
-  if (const Path rules = file.string() + ".json"; std::filesystem::is_regular_file(rules))  // of a tiktoken file
-    write_file_atomically(kept / "tokenizer.model.json", read_file(rules, ExitCode::data, LargestFile::config));
+  write_file_atomically(kept / (is_tokenizer_json(text) ? TokenizerFile::json : TokenizerFile::model), text);
+  if (const Path rules = tiktoken_rules(file); std::filesystem::is_regular_file(rules))
+    write_file_atomically(tiktoken_rules(kept / TokenizerFile::model),
+                          read_file(rules, ExitCode::data, LargestFile::config));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/records/run_paths.hpp"
+#include "io/text/tokenizer_files.hpp"
 #include "training/checkpoint/stored_state.hpp"
 #include "training/config/run_config.hpp"
 #include "training/config/stored_config.hpp"
@@ -24,12 +25,6 @@ namespace espalier {
 namespace {
 
 constexpr const char* generation_config = "generation_config.json";
-
-// What lies beside the weights and says how text is made of tokens, and tokens are chosen.
-constexpr const char* accompanying_files[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",        "tokenizer.model",       "tokenizer.model.json",  // rules of a tiktoken file
-    "added_tokens.json", "chat_template.jinja",   generation_config};
 
 // Of a run that has done nothing yet: its config holds the model, and all defaults.
 CheckpointInfo info_of(const HuggingFaceModel& model, const std::string& tokenizer) {
@@ -130,18 +125,30 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
   }
   writer.finish();
   const ScalarType type = plan.tensors.empty() ? ScalarType::fp32 : plan.tensors.front().type;
-  write_file_atomically(directory / "config.json", json_text(hugging_face_config(plan.model, type), 2) + "\n");
+  write_file_atomically(directory / hugging_face_config_name,
+                        json_text(hugging_face_config(plan.model, type), 2) + "\n");
   std::vector<std::string> files = writer.files();
-  files.emplace_back("config.json");
+  files.emplace_back(hugging_face_config_name);
   return files;
 }
 
 std::vector<std::string> tokenizer_files(const Path& directory) {
+  // What lies beside the weights and says how text is made of tokens, and tokens are chosen.
+  const std::string names[] = {TokenizerFile::json,
+                               TokenizerFile::config,
+                               "special_tokens_map.json",
+                               "vocab.json",
+                               "merges.txt",
+                               TokenizerFile::model,
+                               tiktoken_rules(TokenizerFile::model).string(),
+                               "added_tokens.json",
+                               TokenizerFile::chat_template,
+                               generation_config};
   std::vector<std::string> found;
   std::error_code missing;
-  for (const char* const name : accompanying_files)
+  for (const std::string& name : names)
     if (std::filesystem::is_regular_file(directory / name, missing))
-      found.emplace_back(name);
+      found.push_back(name);
   return found;
 }
 
@@ -184,7 +191,7 @@ nlohmann::ordered_json kept_token_ids(const Path& directory) {
   throw Error(ExitCode::data, {.what = "the ids of special tokens cannot be read",
                                .where = path.string(),
                                .got = reason,
-                               .wanted = "generation_config.json as transformers writes it",
+                               .wanted = fmt::format("{} as transformers writes it", generation_config),
                                .todo = "correct the file or remove it"});
 }
 

@@ -116,7 +116,7 @@ const char* dtype_words(ScalarType type) {
 }  // namespace
 
 HuggingFaceModel read_hugging_face_config(const Path& directory) {
-  const Path path = directory / "config.json";
+  const Path path = directory / hugging_face_config_name;
   refuse_own(directory, path);
   const std::string text = read_file(path, ExitCode::data, LargestFile::record);
   ErrorReport report{.what = "the description of a Hugging Face model cannot be used",
