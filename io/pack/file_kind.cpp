@@ -14,6 +14,8 @@
 
 #include "io/json_reader.hpp"
 #include "io/strings.hpp"
+#include "io/tokens/megatron_index.hpp"
+#include "io/tokens/token_file.hpp"
 
 namespace espalier {
 namespace {
@@ -183,7 +185,7 @@ using namespace std::string_view_literals;
 
 struct Mark {
   std::string_view bytes;
-  const char* name;
+  std::string_view name;
   const char* todo;
   std::size_t offset = 0;
 };
@@ -196,8 +198,8 @@ constexpr const char* to_utf8 = "make it UTF-8: iconv -f UTF-16 -t UTF-8 IN >OUT
 constexpr const char* from_utf32 = "make it UTF-8: iconv -f UTF-32 -t UTF-8 IN >OUT";
 
 constexpr std::array marks = {
-    Mark{"ESPTOKEN"sv, "a token file of Espalier", "give the text that it was made from"},
-    Mark{"MMIDIDX\0\0"sv, "the index of a Megatron data set",
+    Mark{token_file_mark.begin, "a token file of Espalier", "give the text that it was made from"},
+    Mark{megatron_index_mark.begin, megatron_index_mark.kind,
          "name it PREFIX.idx, put its tokens into PREFIX.bin in the same directory, and train on PREFIX"},
     Mark{"\x93NUMPY"sv, "an array of NumPy (.npy)", convert_array},
     Mark{"PK\3\4"sv, "a zip archive (.npz and PyTorch's .pt are ones)", unpack},
@@ -296,7 +298,7 @@ std::string first_bytes(const InputFile& file) {
 std::optional<FileKind> marked_kind(std::string_view first_bytes) {
   for (const Mark& mark : marks)
     if (first_bytes.size() > mark.offset && first_bytes.substr(mark.offset).starts_with(mark.bytes))
-      return FileKind{mark.name, mark.todo};
+      return FileKind{std::string(mark.name), mark.todo};
   if (is_riff(first_bytes))
     return FileKind{"audio, video or an image (RIFF)", no_text};
   if (is_safetensors(first_bytes))

@@ -14,6 +14,8 @@
 #include <optional>
 #include <set>
 
+#include "io/tokens/megatron_index.hpp"
+
 namespace espalier {
 namespace {
 
@@ -243,12 +245,13 @@ std::vector<std::string> expand_token_files(const std::string& entry) {
     for (const std::string& path : expand_pattern(pattern))
       if (exists(path))
         found.insert(path);
-  const auto has_tokens = [&](const std::string& path) {
-    return path.ends_with(".idx") && found.contains(Path(path).replace_extension(".bin").string());
+  const auto is_index = [&](const std::string& path) {
+    const MegatronPair pair = find_megatron_pair(path);
+    return pair.index == path && found.contains(pair.tokens.string());
   };
   std::vector<std::string> files;
   for (const std::string& path : found)
-    if (!has_tokens(path))
+    if (!is_index(path))
       files.push_back(path);
   if (files.empty())
     refuse_inputs("no token file matches", entry, about_patterns);

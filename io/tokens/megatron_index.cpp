@@ -65,15 +65,15 @@ class ListReader {
 MegatronPair find_megatron_pair(const Path& path) {
   std::error_code ignored;
   MegatronPair pair{path, path};
-  if (path.extension() == ".idx") {
-    pair.tokens.replace_extension(".bin");
+  if (path.extension() == megatron_index_extension) {
+    pair.tokens.replace_extension(megatron_tokens_extension);
     return pair;
   }
-  if (path.extension() == ".bin") {
-    pair.index.replace_extension(".idx");
+  if (path.extension() == megatron_tokens_extension) {
+    pair.index.replace_extension(megatron_index_extension);
   } else if (!std::filesystem::is_regular_file(path, ignored)) {
-    pair.index += ".idx";
-    pair.tokens += ".bin";
+    pair.index += megatron_index_extension;
+    pair.tokens += megatron_tokens_extension;
   }
   if (pair.index == path || !std::filesystem::exists(std::filesystem::symlink_status(pair.index, ignored)))
     return {path, {}};

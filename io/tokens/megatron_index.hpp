@@ -15,6 +15,9 @@ namespace espalier {
 inline constexpr OutputMark megatron_index_mark{.kind = "the index of a Megatron data set",
                                                 .begin = std::string_view("MMIDIDX\0\0", 9)};
 
+inline constexpr const char* megatron_tokens_extension = ".bin";
+inline constexpr const char* megatron_index_extension = ".idx";
+
 inline constexpr std::size_t megatron_header_bytes = 34;
 
 /// The files of a Megatron data set; `index` is empty where a path leads to none.

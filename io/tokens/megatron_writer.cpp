@@ -57,11 +57,11 @@ class ListWriter {
 }  // namespace
 
 MegatronPair megatron_output(Path prefix) {
-  if (prefix.extension() == ".bin" || prefix.extension() == ".idx")
+  if (prefix.extension() == megatron_tokens_extension || prefix.extension() == megatron_index_extension)
     prefix.replace_extension();
   MegatronPair pair{prefix, prefix};
-  pair.tokens += ".bin";
-  pair.index += ".idx";
+  pair.tokens += megatron_tokens_extension;
+  pair.index += megatron_index_extension;
   return pair;
 }
 
