@@ -128,8 +128,8 @@ std::vector<Finding> find_end(const RecordedRun& run) {
   if (const std::vector<std::string> lines = lines_of(run.record.cause); lines.size() > 1)
     finding.evidence.insert(finding.evidence.end(), lines.begin() + 1, lines.end());
   const bool ended_together =
-      run.record.exit_code == static_cast<int>(ExitCode::numerical);             // nobody waits for another
-  if (!ended_together && run.record.cause.find("culprit") == std::string::npos)  // else the cause lists their progress
+      run.record.exit_code == static_cast<int>(ExitCode::numerical);  // nobody waits for another
+  if (!ended_together && !names_culprit(run.record.cause))            // else the cause lists their progress
     add_progress(run, finding);
   return {finding};
 }

@@ -14,6 +14,8 @@
 namespace espalier {
 namespace {
 
+constexpr std::string_view likely_culprit = "likely culprit: ";
+constexpr std::string_view no_culprit = "no culprit: ";
 constexpr double silent_seconds = 2.5;  // behind the others: who waits, and runs, writes about every second
 constexpr double exchange_seconds = 1;  // that ranks may wait for each other at most, while messages are on their way
 
@@ -111,7 +113,7 @@ class Waits {
     for (const auto& [end, ranks] : held_up)
       if (ranks.size() == most)
         culprits.push_back(describe(end));
-    return fmt::format("likely culprit: {}; {} of {} ranks wait for {}, directly or along a chain",
+    return fmt::format("{}{}; {} of {} ranks wait for {}, directly or along a chain", likely_culprit,
                        fmt::join(culprits, "; "), most, by_rank_.size(), culprits.size() == 1 ? "it" : "each of them");
   }
 
@@ -187,21 +189,20 @@ class Waits {
     if (const std::optional<Ring> ring = longest_ring()) {
       const std::string ranks = ranks_text({ring->ranks.begin(), ring->ranks.end()});
       if (ring->seconds >= exchange_seconds)
-        return fmt::format("no culprit: {} wait for each other, a deadlock", ranks);
+        return fmt::format("{}{} wait for each other, a deadlock", no_culprit, ranks);
       return fmt::format(
-          "no culprit: {} were exchanging messages, for {:.1f} s: likely ended from outside, all at about the same "
-          "time",
-          ranks, ring->seconds);
+          "{}{} were exchanging messages, for {:.1f} s: likely ended from outside, all at about the same time",
+          no_culprit, ranks, ring->seconds);
     }
     std::vector<int> unsigned_ranks;
     for (const auto& [rank, progress] : by_rank_)
       if (progress->finished == 0)
         unsigned_ranks.push_back(rank);
     if (waiting > 0 || unsigned_ranks.size() == by_rank_.size())
-      return "no culprit: no rank waits for another";
+      return fmt::format("{}no rank waits for another", no_culprit);
     if (unsigned_ranks.empty())
       return "all ranks exited cleanly";
-    return fmt::format("likely culprit: {} was killed or crashed", ranks_text(unsigned_ranks));
+    return fmt::format("{}{} was killed or crashed", likely_culprit, ranks_text(unsigned_ranks));
   }
 
   double last_sign_of_life_;
@@ -227,6 +228,10 @@ std::string progress_report(std::span<const RankProgress> ranks, double now) {
   for (const RankProgress* progress : sorted)
     report += line_of(*progress, ranks, now) + '\n';
   return report + Waits(ranks).verdict() + '\n';
+}
+
+bool names_culprit(std::string_view text) {
+  return text.find(likely_culprit) != std::string_view::npos || text.find(no_culprit) != std::string_view::npos;
 }
 
 }  // namespace espalier

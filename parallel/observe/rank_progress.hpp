@@ -104,4 +104,7 @@ RankProgress read_progress(const RankProgress& shared);
 /// @param now seconds of the system clock; 0: the time of the last sign of life of any rank.
 std::string progress_report(std::span<const RankProgress> ranks, double now = 0);
 
+/// Does a text hold such a report, which names a culprit or says that there is none?
+bool names_culprit(std::string_view text);
+
 }  // namespace espalier

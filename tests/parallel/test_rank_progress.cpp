@@ -66,6 +66,8 @@ TEST(RankProgress, ReportSaysWhoIsWhere) {
       "rank 2 (node, process 102): step 9, micro-batch 2, exited\n"
       "likely culprit: rank 0 (node), which waits for no other rank: step 7, backward, micro-batch 2, busy or ended; "
       "1 of 3 ranks wait for it, directly or along a chain\n");
+  EXPECT_TRUE(names_culprit("failed\n" + report));
+  EXPECT_FALSE(names_culprit("failed\n"));
 }
 
 TEST(RankProgress, TheEndOfTheChainIsTheCulprit) {
@@ -101,6 +103,7 @@ TEST(RankProgress, WhoHasNotBegunACollectiveIsTheCulprit) {
   EXPECT_TRUE(contains(progress_report(ranks), "waits for the receive of activations from rank 1 on"));
   ranks[1] = in_collective(busy(1, 7, "forward"), 5);
   EXPECT_EQ(last_line(ranks), "no culprit: no rank waits for another");
+  EXPECT_TRUE(names_culprit(progress_report(ranks)));
 }
 
 TEST(RankProgress, CountsCollectivesByCommunicator) {
