@@ -192,6 +192,7 @@ ReportJson report_data(const RecordedRun& run) {
   data["verdict"] = grave != nullptr ? grave->verdict : "";
   data["cause"] = cause_of(run, grave);
   data["written"] = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+  data["colours"] = colours_data();
   data["head"] = head_of(run);
   data["facts"] = facts_of(run);
   data["restarts"] = restarts_of(run);

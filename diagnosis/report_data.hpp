@@ -22,6 +22,10 @@ ReportJson phases_data(const RecordedRun& run);  ///< of rank 0, over steps
 ReportJson ranks_data(const RecordedRun& run);   ///< of each rank in a typical step
 ReportJson memory_data(const RecordedRun& run);
 
+// report_colours: the colours of page.css by the names of phases and of categories of memory
+ReportJson colours_data();
+const char* colour_of(Phase phase);
+
 // report_timeline: the last step that all traced ranks have
 ReportJson timeline_data(const RecordedRun& run);
 

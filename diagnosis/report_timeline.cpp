@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -84,14 +85,14 @@ bool is_of(const TimelineEvent& event, Phase phase) { return event.category == s
 
 bool computes(const TimelineEvent& event) { return is_of(event, Phase::forward) || is_of(event, Phase::backward); }
 
+constexpr const char* weight_kind = "weight";
+constexpr const char* odd_suffix = " odd";
+
 // A phase; the weight part of backward, and chunks in turn, are kinds of their own.
 std::string block_kind(const TimelineEvent& event) {
-  std::string kind = event.category;
   if (is_of(event, Phase::backward) && event.name.starts_with("W"))
-    return "weight";
-  if (computes(event) && event.chunk % 2 == 1)
-    kind += " odd";
-  return kind;
+    return weight_kind;
+  return std::string(event.category) + (computes(event) && event.chunk % 2 == 1 ? odd_suffix : "");
 }
 
 // A rectangle: one event, or several narrow ones of a kind.
@@ -171,6 +172,37 @@ double idle_share(const std::vector<Row>& rows) {
   return end > begin ? 1 - work / (static_cast<double>(rows.size()) * (end - begin)) : 0;
 }
 
+// What is drawn first lies below.
+constexpr std::array drawing_order{Phase::bubble,        Phase::other,    Phase::forward,    Phase::backward,
+                                   Phase::optimizer,     Phase::data,     Phase::checkpoint, Phase::tensor_comm,
+                                   Phase::pipeline_comm, Phase::data_comm};
+static_assert(drawing_order.size() == num_phases);
+
+// Those that the timeline has, with their names for people and their colours, in the order in which they are drawn.
+ReportJson kinds_data(const std::vector<std::vector<Block>>& all) {
+  std::set<std::string> present;
+  for (const std::vector<Block>& blocks : all)
+    for (const Block& block : blocks)
+      present.insert(block.kind);
+  const bool has_chunks = present.contains(std::string(to_string(Phase::forward)) + odd_suffix);
+  ReportJson kinds = ReportJson::array();
+  const auto add = [&](const std::string& kind, const std::string& text, const std::string& colour, bool computes) {
+    if (present.contains(kind))
+      kinds.push_back({{"kind", kind}, {"text", text}, {"colour", colour}, {"computes", computes}});
+  };
+  for (const Phase phase : drawing_order) {
+    const std::string name = to_string(phase);
+    const std::string colour = colour_of(phase);
+    const bool computes = phase == Phase::forward || phase == Phase::backward;
+    add(name, computes && has_chunks ? name + ", even chunks" : name, colour, computes);
+    if (computes)
+      add(name + odd_suffix, name + ", odd chunks", "deep-" + colour, true);
+    if (phase == Phase::backward)
+      add(weight_kind, "weight gradient", "green", true);
+  }
+  return kinds;
+}
+
 ReportJson block_data(const Block& block, const Window& window) {
   ReportJson data{{"kind", block.kind},
                   {"begin", number_data(block.begin - window.begin)},
@@ -208,6 +240,7 @@ ReportJson timeline_data(const RecordedRun& run) {
           {"num_ranks", run.traces.size()},
           {"has_stages", run.config.layout.pipeline > 1},
           {"idle_share", number_data(idle_share(rows))},
+          {"kinds", kinds_data(all)},
           {"rows", shown}};
 }
 

@@ -78,7 +78,7 @@ function drawNumbers(chart, ctx) {
   ctx.textBaseline = "middle";
   chart.data.datasets.forEach((dataset, i) => {
     if (!dataset.numbered) return;
-    ctx.fillStyle = colour(/odd/.test(dataset.kind) ? "on-deep" : dataset.kind === "forward" ? "on-blue" : "on-light");
+    ctx.fillStyle = colour(dataset.shade.startsWith("deep") ? "on-deep" : dataset.shade === "blue" ? "on-blue" : "on-light");
     chart.getDatasetMeta(i).data.forEach((bar, j) => {
       const text = String(dataset.data[j].block.microbatch ?? "");
       if (text && bar.height >= 14 && Math.abs(bar.x - bar.base) > ctx.measureText(text).width + 4)

@@ -210,28 +210,17 @@ function showRanks() {
     });
 }
 
-// What is drawn first lies below.
-const KINDS = ["bubble", "other", "forward", "forward odd", "backward", "backward odd", "weight", "optimizer", "data", "checkpoint",
-  "tensor_comm", "pipeline_comm", "data_comm"];
-
-function kindText(kind, hasChunks) {
-  if (kind === "weight") return "weight gradient";
-  if (/odd/.test(kind)) return kind.replace(" odd", ", odd chunks");
-  return hasChunks && /ward/.test(kind) ? kind + ", even chunks" : spaced(kind);
-}
-
 function showTimeline() {
-  const { step, rows, num_ranks: numRanks, has_stages: hasStages, idle_share: idle } = data.timeline;
+  const { step, rows, kinds, num_ranks: numRanks, has_stages: hasStages, idle_share: idle } = data.timeline;
   const blocks = rows.flatMap((row, i) => row.blocks.map(block => ({ ...block, row: i })));
-  const kinds = KINDS.filter(kind => blocks.some(block => block.kind === kind)), hasChunks = kinds.includes("forward odd");
   const idleText = hasStages ? `, ${percentText(idle, 0)} idle` : "", pitch = rows.length <= 8 ? 40 : rows.length <= 24 ? 26 : 17;
   const end = most(blocks.map(block => block.end)), [unit, factor] = unitOf(end, SECONDS);
   const place = card("timeline", hasStages ? "The pipeline in one step" : "One step", {
     whole: true, subtitle: `step ${step}${idleText}; numbers are micro-batches, the strip below is communication in the background`,
   });
-  legend(place, kinds.map(kind => [kindText(kind, hasChunks), kind]));
-  const dataset = (kind, background) => ({
-    kind, numbered: !background && /ward|weight/.test(kind), backgroundColor: colour(kind), grouped: false, borderWidth: 0,
+  legend(place, kinds.map(kind => [spaced(kind.text), kind.colour]));
+  const dataset = ({ kind, text, colour: shade, computes }, background) => ({
+    text: spaced(text), shade, numbered: !background && computes, backgroundColor: colour(shade), grouped: false, borderWidth: 0,
     barThickness: pitch * (background ? .17 : .62), minBarLength: .5, borderColor: colour("paper"),
     data: blocks.filter(block => block.kind === kind && Boolean(block.background) === background)
       .map(block => ({ x: [block.begin / factor, block.end / factor], y: block.row + (background ? .44 : 0), block })),
@@ -250,7 +239,7 @@ function showTimeline() {
         title: items => items.length ? `rank ${rows[items[0].raw.block.row].rank}` : "",
         label: item => {
           const block = item.raw.block, seconds = secondsText(block.end - block.begin);
-          return block.events ? `${block.events} times ${kindText(block.kind, hasChunks)}: ${seconds}` : `${block.name}: ${seconds}`;
+          return block.events ? `${block.events} times ${item.dataset.text}: ${seconds}` : `${block.name}: ${seconds}`;
         },
       } }),
       indexAxis: "y", interaction: { mode: "nearest", intersect: true }, extra: { numbers: true },

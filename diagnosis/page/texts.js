@@ -39,7 +39,9 @@ function element(name, attributes = {}, ...children) {
   result.append(...children.filter(child => child !== "" && child !== null));
   return result;
 }
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name.replaceAll(" ", "-")).trim();
+// A phase, a category of memory, or a colour of page.css.
+const shadeOf = name => data.colours[name] ?? name;
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + shadeOf(name)).trim();
 
 function card(id, title, { subtitle = "", whole = false } = {}) {
   const result = element("section", { class: whole ? "card whole" : "card", id, "aria-labelledby": id + "-title" },
@@ -51,7 +53,7 @@ function card(id, title, { subtitle = "", whole = false } = {}) {
 function legend(place, entries) {  // [name, colour]...
   place.append(element("ul", { class: "legend" }, ...entries.map(([name, shade]) => {
     const swatch = element("i");
-    swatch.style.background = `var(--${shade.replaceAll(" ", "-")})`;
+    swatch.style.background = `var(--${shadeOf(shade)})`;
     return element("li", {}, swatch, name);
   })));
 }
