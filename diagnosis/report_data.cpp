@@ -110,16 +110,24 @@ void add_fact(ReportJson& facts, std::string name, ReportJson value) {
   facts.push_back({{"name", std::move(name)}, {"value", std::move(value)}});
 }
 
-// What the trainer noted about itself and its machine: single values, where there are any.
-void add_noted_facts(const RecordedRun& run, ReportJson& facts) {
-  const nlohmann::json all = to_json(run.facts);
-  for (const auto& [key, value] : all.items()) {
-    if (value.is_structured() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty()))
-      continue;
-    std::string name = key;
-    std::replace(name.begin(), name.end(), '_', ' ');
-    add_fact(facts, std::move(name), value.is_number_float() ? number_data(value.get<double>()) : ReportJson(value));
-  }
+// What the trainer noted about itself and its machine, where it did.
+void add_noted_facts(const RunFacts& noted, ReportJson& facts) {
+  const auto add = [&](const char* name, bool is_noted, ReportJson value) {
+    if (is_noted)
+      add_fact(facts, name, std::move(value));
+  };
+  add("program", !noted.program.empty(), noted.program);
+  add("CPU", !noted.cpu.empty(), noted.cpu);
+  add("ranks", noted.ranks > 0, noted.ranks);
+  const std::string of_host =
+      fmt::format("; {} on {} of the fullest host", noted.host_threads, counted(noted.host_cores, "core"));
+  add("threads", noted.threads > 0, fmt::format("{} per rank{}", noted.threads, noted.host_cores > 0 ? of_host : ""));
+  add("GEMM library", !noted.gemm_library.empty(), noted.gemm_library);
+  add("GEMM rate", noted.gemm_flops > 0, quantity_text(Quantity::flops_per_second, noted.gemm_flops) + ", all ranks");
+  add("16-bit units", !noted.program.empty(), noted.fast_16_bits ? "yes" : "no");
+  add("resumed at step", noted.first_step > 1, noted.first_step);
+  add("train tokens", noted.train_tokens > 0, count_text(static_cast<double>(noted.train_tokens)));
+  add("unigram loss", noted.train_tokens > 0, fmt::format("{:.4g} nats per token", noted.unigram_loss));
 }
 
 ReportJson facts_of(const RecordedRun& run) {
@@ -145,7 +153,7 @@ ReportJson facts_of(const RecordedRun& run) {
   add_fact(facts, "host", run.record.host);
   if (run.predicted_time && !run.predicted_time->source.empty())
     add_fact(facts, "prediction", run.predicted_time->source);
-  add_noted_facts(run, facts);
+  add_noted_facts(run.facts, facts);
   return facts;
 }
 

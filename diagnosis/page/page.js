@@ -30,8 +30,7 @@ function showHead() {
         ? `, predicted ${bytesText(memory.predicted_bytes)} (${differenceText(memory.peak_bytes, memory.predicted_bytes)})` : ""));
     else if (memory.rank_0_total) tile("Peak memory", bytesText(memory.rank_0_total), "rank 0");
   }
-  const facts = data.facts.map(fact => [fact.name, typeof fact.value === "number" && fact.value >= 1e6
-    ? inUnit(fact.value, [...PLAIN, ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12]]).replace(/ (?=\D*$)/, "") : numberText(fact.value, 10)]);
+  const facts = data.facts.map(fact => [fact.name, numberText(fact.value, 10)]);
   if (figures)
     facts.splice(4, 0, ["steps", `${figures.first_step} to ${figures.last_step}`
       + (figures.skipped_steps ? `, ${figures.skipped_steps} skipped` : "")]);
@@ -52,9 +51,10 @@ function showFindings() {
       list = element("ol");
       place.append(element("h3", {}, heading), list);
     }
-    const cost = finding.seconds > 0 ? `${secondsText(finding.seconds)} of a step, ${percentText(finding.share, 0)}` : "";
+    const seconds = value => numberText(value) + " s";  // as in the texts of the findings
+    const cost = finding.seconds > 0 ? `${seconds(finding.seconds)} of a step, ${percentText(finding.share, 0)}` : "";
     const changes = finding.changes.map(change => change.estimated_by
-      ? `${change.setting}: gains ${secondsText(change.gain_seconds)} a step (${change.estimated_by})` : change.setting);
+      ? `${change.setting}: gains ${seconds(change.gain_seconds)} a step (${change.estimated_by})` : change.setting);
     const lines = (name, texts) => texts.length ? element("ul", { class: name }, ...texts.map(text => element("li", {}, text))) : "";
     list.append(element("li", {}, element("b", {}, finding.title), cost && element("small", {}, cost),
       lines("evidence", finding.evidence), lines("changes", changes)));

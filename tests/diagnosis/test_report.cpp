@@ -224,7 +224,8 @@ TEST(Report, names_from_files_are_text) {
   EXPECT_EQ(fact(data, "started"), "\"</SCRIPT >\"");
   EXPECT_THAT(data["cause"].get<std::string>(),
               HasSubstr("process 4711 on \"><img src=x></script><!--<script> is gone"));
-  EXPECT_EQ(fact(data, "gemm flops"), "250000000000.0");
+  EXPECT_EQ(fact(data, "GEMM rate"), "\"250 GFLOP/s, all ranks\"");
+  EXPECT_EQ(fact(data, "16-bit units"), "\"no\"");
   EXPECT_EQ(fact(data, "ranks"), "4");
   EXPECT_EQ(fact(data, "threads"), "none") << "not noted";
 }
