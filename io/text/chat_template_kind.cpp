@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <utility>
 
@@ -32,13 +33,14 @@ void require_none(const JinjaTags& tags, Fragments fragments) {
       refuse_template(fmt::format("uses {}", printable_line(fragment)));
 }
 
-// The number in the list of the one fragment that the template has.
-std::size_t one_of(const JinjaTags& tags, const char* what, Fragments fragments) {
-  const auto is_there = [&](std::string_view fragment) { return has(tags, fragment); };
-  const auto* const found = std::ranges::find_if(fragments, is_there);
-  if (found == fragments.end() || std::any_of(found + 1, fragments.end(), is_there))
+// The one of the list whose fragment the template has.
+template <class List, class Fragment = std::identity>
+auto one_of(const JinjaTags& tags, const char* what, const List& known, Fragment fragment = {}) {
+  const auto is_there = [&](std::string_view text) { return has(tags, text); };
+  const auto* const found = std::ranges::find_if(known, is_there, fragment);
+  if (found == std::end(known) || std::ranges::any_of(found + 1, std::end(known), is_there, fragment))
     refuse_template(fmt::format("writes {} in a way that is not known", what));
-  return static_cast<std::size_t>(found - fragments.begin());
+  return *found;
 }
 
 // Tokens such as <|im_start|>, all of which must be known.
@@ -74,9 +76,9 @@ ChatTemplate chat_ml(const JinjaTags& tags) {
   require_marks(tags, {"<|im_start|>", "<|im_end|>", "<|endoftext|>"});
   require_part(tags, "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}");
   one_of(tags, "a message",
-         {"'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>'+'\n'",
-          "'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>\n'",
-          "'<|im_start|>'+message['role']+'\n'+content+'<|im_end|>'+'\n'"});
+         Fragments{"'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>'+'\n'",
+                   "'<|im_start|>'+message['role']+'\n'+message['content']+'<|im_end|>\n'",
+                   "'<|im_start|>'+message['role']+'\n'+content+'<|im_end|>'+'\n'"});
   require_none(tags, {"bos_token", "eos_token", "strftime_now", "|trim", "|upper", "|replace", "{{'<think>\n'}}"});
   const bool has_reasoning = has(tags, "think>");
   if (has_reasoning) {  // as Qwen3 does, or not at all
@@ -146,28 +148,14 @@ ChatTemplate::System mistral_system(const JinjaTags& tags) {
   if (!has(tags, "+system_message+"))
     return refused;
   require_part(tags, "+system_message+'\n\n'+message['content']+");
-  constexpr ChatTemplate::System places[] = {first_user, ending_user, last_user};
-  return places[one_of(tags, "a system message",
-                       {"{%ifloop.firstandsystem_messageisdefined%}", "{%ifloop.lastandsystem_messageisdefined%}",
-                        "{%if(message==user_messages[-1])andsystem_messageisdefined%}"})];
+  return one_of(tags, "a system message", mistral_systems, &SystemTag::tag).place;
 }
 
 ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::string& eos) {
   require_part(tags, "bos_token");
   require_marks(tags, {});
   require_none(tags, {"<<SYS>>", "strftime_now", "default_system_message", "[THINK]", "[IMG]"});
-  struct Answer {
-    std::string_view text;
-    const char* before;
-    bool trims;
-    const char* after;
-  };
-  constexpr Answer answers[] = {{"{{message['content']+eos_token}}", "", false, ""},
-                                {"{{message['content']+eos_token+' '}}", "", false, " "},
-                                {"{{' '+message['content']+eos_token}}", " ", false, ""},
-                                {"{{' '+message['content']|trim+eos_token}}", " ", true, ""}};
-  const Answer& answer =
-      answers[one_of(tags, "an answer", {answers[0].text, answers[1].text, answers[2].text, answers[3].text})];
+  const AnswerTag answer = one_of(tags, "an answer", mistral_answers, &AnswerTag::tag);
   const std::string user_begin = mark_of(tags, "[INST]");
   const std::string user_end = mark_of(tags, "[/INST]");
   require_part(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));

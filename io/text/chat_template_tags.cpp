@@ -112,7 +112,8 @@ constexpr std::string_view false_conditions[] = {"tools",
                                                  "enable_thinkingisdefinedandenable_thinkingisfalse",
                                                  "strftime_nowisdefined"};
 
-// What the templates of ChatML, SmolLM2, Qwen, Llama 3 and Mistral have where those do not hold.
+// What the templates of ChatML, SmolLM2, Qwen, Llama 3 and Mistral have where those do not hold, but for
+// mistral_answers and mistral_systems.
 constexpr std::string_view known_tags[] = {
     "{%elifmessage['role']=='assistant'%}",
     "{%elifmessage['role']=='system'%}",
@@ -126,7 +127,6 @@ constexpr std::string_view known_tags[] = {
     "{%fortool_callinmessage.tool_calls%}",
     "{%generation%}",
     "{%if'</think>'incontent%}",
-    "{%if(message==user_messages[-1])andsystem_messageisdefined%}",
     "{%if(message['role']=='user')!=(loop.index0%2==0)%}",
     "{%if(message['role']=='user')!=(ns.index%2==0)%}",
     "{%if(message['role']=='user')or(message['role']=='system'andnotloop.first)%}",
@@ -134,10 +134,8 @@ constexpr std::string_view known_tags[] = {
     "andnotmessage.tool_calls)%}",
     "{%ifadd_generation_prompt%}",
     "{%ifloop.firstandmessages[0]['role']!='system'%}",
-    "{%ifloop.firstandsystem_messageisdefined%}",
     "{%ifloop.index0==0%}",
     "{%ifloop.index0>ns.last_query_index%}",
-    "{%ifloop.lastandsystem_messageisdefined%}",
     "{%ifloop.lastor(notloop.lastandreasoning_content)%}",
     "{%ifmessage['content']%}",
     "{%ifmessage['content']isstring%}",
@@ -188,8 +186,6 @@ constexpr std::string_view known_tags[] = {
     "{{'\n'+message['content']+'<|im_end|>\n'}}",
     "{{'\n'+message['content']}}",
     "{{'\n<tool_call>\n{\"name\": \"'}}",
-    "{{' '+message['content']+eos_token}}",
-    "{{' '+message['content']|trim+eos_token}}",
     "{{' [INST] '+message['content']+' [/INST]'}}",
     "{{' [INST] '+system_message+'\n\n'+message['content']+' [/INST]'}}",
     "{{'\", \"arguments\": '}}",
@@ -220,8 +216,6 @@ constexpr std::string_view known_tags[] = {
     "{{'}\n</tool_call>'}}",
     "{{bos_token}}",
     "{{content}}",
-    "{{message['content']+eos_token+' '}}",
-    "{{message['content']+eos_token}}",
     "{{message['content']|trim+'<|eot_id|>'}}",
     "{{system_message}}",
     "{{tool_call.arguments|tojson}}",
@@ -239,7 +233,9 @@ bool is_own_system(std::string_view tag) {
 }
 
 bool is_known(std::string_view tag) {
-  return is_one_of(tag, known_tags) || tag.starts_with("{{raise_exception('") || is_own_system(tag);
+  return is_one_of(tag, known_tags) || std::ranges::count(mistral_answers, tag, &AnswerTag::tag) > 0 ||
+         std::ranges::count(mistral_systems, tag, &SystemTag::tag) > 0 || tag.starts_with("{{raise_exception('") ||
+         is_own_system(tag);
 }
 
 // The condition of {%if...%} or {%elif...%}; empty for another tag.
