@@ -59,6 +59,21 @@ void read_hosts(const json& json, RunFacts& facts) {
     refuse_field("host_of_rank", json.at("host_of_rank"), fmt::format("a host for each of {} ranks", facts.ranks));
 }
 
+// Fields of one value each, for the writer and the reader: field(key, value, range...).
+template <class Facts, class Field>
+void each_field(Facts& facts, const Field& field) {
+  field("program", facts.program);
+  field("cpu", facts.cpu);
+  field("ranks", facts.ranks, ranks_range);
+  field("threads", facts.threads, threads_range);
+  field("host_threads", facts.host_threads, threads_range);
+  field("host_cores", facts.host_cores, ranks_range);
+  field("gemm_library", facts.gemm_library);
+  field("gemm_flops", facts.gemm_flops, RealRange{.min = 0, .max = 1e30});
+  field("fast_16_bits", facts.fast_16_bits);
+  field("first_step", facts.first_step, steps_range);
+}
+
 }  // namespace
 
 std::string RunFacts::host_of(std::size_t rank) const {
@@ -66,19 +81,8 @@ std::string RunFacts::host_of(std::size_t rank) const {
 }
 
 json to_json(const RunFacts& facts) {
-  json all = {{"program", facts.program},
-              {"cpu", facts.cpu},
-              {"hosts", facts.hosts},
-              {"host_of_rank", facts.host_of_rank},
-              {"ranks", facts.ranks},
-              {"threads", facts.threads},
-              {"host_threads", facts.host_threads},
-              {"host_cores", facts.host_cores},
-              {"gemm_library", facts.gemm_library},
-              {"gemm_flops", facts.gemm_flops},
-              {"fast_16_bits", facts.fast_16_bits},
-              {"first_step", facts.first_step},
-              {"links", to_json(facts.links)}};
+  json all = {{"hosts", facts.hosts}, {"host_of_rank", facts.host_of_rank}, {"links", to_json(facts.links)}};
+  each_field(facts, [&](const char* key, const auto& value, auto...) { all[key] = value; });
   if (facts.train_tokens > 0) {
     all["train_tokens"] = facts.train_tokens;
     all["unigram_loss"] = facts.unigram_loss;
@@ -88,17 +92,8 @@ json to_json(const RunFacts& facts) {
 
 RunFacts run_facts_from_json(const json& json) {
   RunFacts facts;
-  facts.program = field_or(json, "program", facts.program);
-  facts.cpu = field_or(json, "cpu", facts.cpu);
-  facts.ranks = field_or(json, "ranks", facts.ranks, ranks_range);
+  each_field(facts, [&](const char* key, auto& value, auto... range) { value = field_or(json, key, value, range...); });
   read_hosts(json, facts);
-  facts.threads = field_or(json, "threads", facts.threads, threads_range);
-  facts.host_threads = field_or(json, "host_threads", facts.host_threads, threads_range);
-  facts.host_cores = field_or(json, "host_cores", facts.host_cores, ranks_range);
-  facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
-  facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops, RealRange{.min = 0, .max = 1e30});
-  facts.fast_16_bits = field_or(json, "fast_16_bits", facts.fast_16_bits);
-  facts.first_step = field_or(json, "first_step", facts.first_step, steps_range);
   facts.links = link_times_from_json(object_field_or_empty(json, "links"), facts.ranks);
   facts.train_tokens = field_or(json, "train_tokens", facts.train_tokens, count_range);
   facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss, RealRange{.min = 0});
