@@ -232,7 +232,6 @@ CheckpointReader::~CheckpointReader() = default;
 const Path& CheckpointReader::path() const { return data_->path; }
 const CheckpointInfo& CheckpointReader::info() const { return data_->manifest.info; }
 const std::vector<StoredFile>& CheckpointReader::files() const { return data_->manifest.files; }
-const std::vector<StoredBlock>& CheckpointReader::blocks() const { return data_->manifest.blocks; }
 
 std::vector<TensorInfo> CheckpointReader::tensors() const { return data_->all_tensors(); }
 

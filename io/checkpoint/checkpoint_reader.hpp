@@ -40,7 +40,6 @@ class CheckpointReader {
   const CheckpointInfo& info() const;
   const nlohmann::json& state() const { return info().state; }
   const std::vector<StoredFile>& files() const;
-  const std::vector<StoredBlock>& blocks() const;
   std::vector<TensorInfo> tensors() const;  ///< sorted by name
   bool contains(const std::string& name) const;
   const TensorInfo& tensor(const std::string& name) const;

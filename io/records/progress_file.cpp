@@ -82,18 +82,7 @@ ProgressFile::ProgressFile(const Path& directory, int rank, std::size_t size)
   data_ = static_cast<char*>(address) + sizeof(header);
 }
 
-ProgressFile::ProgressFile(ProgressFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(other.size_) {}
-
-ProgressFile::~ProgressFile() {
-  if (mapping_ != nullptr)
-    ::munmap(mapping_, sizeof(Header) + size_);
-}
-
-void ProgressFile::sync() const { ::msync(mapping_, sizeof(Header) + size_, MS_ASYNC); }
+ProgressFile::~ProgressFile() { ::munmap(mapping_, sizeof(Header) + size_); }
 
 void ProgressFile::remove() {
   std::error_code ignored;

@@ -19,8 +19,8 @@ class ProgressFile {
   /// Creates the file, of `size` bytes that start as zeros, in place of an older one; what already maps or reads the
   /// older one keeps it. The directory must exist. Throws Error(write).
   ProgressFile(const Path& directory, int rank, std::size_t size);
-  ProgressFile(ProgressFile&& other) noexcept;
-  ProgressFile& operator=(ProgressFile&&) = delete;
+  ProgressFile(const ProgressFile&) = delete;
+  ProgressFile& operator=(const ProgressFile&) = delete;
   ~ProgressFile();  ///< the file stays: only remove() says that all went well
 
   void* data() const { return data_; }
@@ -33,9 +33,6 @@ class ProgressFile {
     ESPALIER_ASSERT(sizeof(T) == size_, "espalier::ProgressFile::as: a type of another size");
     return *static_cast<T*>(data_);
   }
-
-  /// Hands the content to the disk, without waiting for it: for the case that the machine fails.
-  void sync() const;
 
   /// At a clean end.
   void remove();

@@ -33,7 +33,6 @@ class Blend {
 
   /// The shares of the sets, which add up to 1.
   const std::vector<double>& weights() const { return weights_; }
-  Index cycle() const { return cycle_; }
 
  private:
   void require_part(std::size_t set, Index part) const;

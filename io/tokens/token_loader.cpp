@@ -28,16 +28,7 @@ void read_into(Batch& batch, Index row, const SampleIndex& samples, Index sample
                batch.positions.empty() ? nullptr : batch.positions.data() + offset);
 }
 
-std::vector<SampleIndex> one_set(std::vector<TokenFile> files, const LoaderOptions& options) {
-  std::vector<SampleIndex> sets;
-  sets.emplace_back(whole_files(std::move(files), options.document_end), options.samples());
-  return sets;
-}
-
 }  // namespace
-
-TokenLoader::TokenLoader(std::vector<TokenFile> files, const LoaderOptions& options)
-    : TokenLoader(one_set(std::move(files), options), std::nullopt, options) {}
 
 TokenLoader::TokenLoader(std::vector<SampleIndex> sets, std::optional<Blend> blend, const LoaderOptions& options)
     : options_(options), sets_(std::move(sets)), blend_(std::move(blend)) {
@@ -67,11 +58,6 @@ Index TokenLoader::valid_tokens() const { return options_.global_batch_size * op
 
 bool TokenLoader::all_targets_count() const {
   return std::all_of(sets_.begin(), sets_.end(), [](const SampleIndex& set) { return set.all_targets_count(); });
-}
-
-Index TokenLoader::num_samples() const {
-  return std::accumulate(sets_.begin(), sets_.end(), Index{0},
-                         [](Index sum, const SampleIndex& set) { return sum + set.num_samples(); });
 }
 
 Index TokenLoader::num_tokens() const {

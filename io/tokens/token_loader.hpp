@@ -44,15 +44,12 @@ Index samples_before(const std::vector<IndexRange>& ranges, Index position);
 /// of a step.
 class TokenLoader {
  public:
-  /// One set of all files.
-  TokenLoader(std::vector<TokenFile> files, const LoaderOptions& options);
   /// @param blend of as many sets; may be empty for one
   TokenLoader(std::vector<SampleIndex> sets, std::optional<Blend> blend, const LoaderOptions& options);
 
   const std::vector<SampleIndex>& sets() const { return sets_; }
   const std::optional<Blend>& blend() const { return blend_; }
-  Index num_samples() const;  ///< of all sets, each counted once
-  Index num_tokens() const;
+  Index num_tokens() const;  ///< of all sets, each counted once
   Index num_microbatches() const;
   Index valid_tokens() const;      ///< targets of a global step that count, where all do
   bool all_targets_count() const;  ///< else valid_tokens() is the most that may

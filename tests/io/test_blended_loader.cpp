@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
@@ -9,6 +10,7 @@
 #include "io/tokens/megatron_writer.hpp"
 #include "io/tokens/token_loader.hpp"
 #include "tests/io/megatron_blend.hpp"
+#include "tests/io/one_set.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -73,7 +75,8 @@ std::vector<TokenId> first_tokens(TokenLoader& loader, Index position, Index sam
 TEST_F(BlendedLoaderTest, each_epoch_of_a_set_has_each_of_its_windows_once) {
   const std::vector<double> weights = {0.5, 0.2, 0.3};
   TokenLoader ours = loader(options(1, 1), weights);
-  EXPECT_EQ(ours.num_samples(), 7 + 15 + 3);
+  for (std::size_t set = 0; set < 3; ++set)
+    EXPECT_EQ(ours.sets().at(set).num_samples(), (std::array{7, 15, 3}).at(set));
   const Blend blend(weights);
   std::vector<std::vector<TokenId>> drawn(3);
   const Index samples = 150;  // 75, 30, 45
@@ -122,7 +125,7 @@ TEST_F(BlendedLoaderTest, one_set_has_the_order_of_files_without_weights) {
   std::vector<TokenFile> files;
   files.emplace_back(directory_ / "a");
   files.emplace_back(directory_ / "b");
-  TokenLoader plain(std::move(files), options(1, 1));
+  TokenLoader plain = one_set_loader(std::move(files), options(1, 1));
   EXPECT_EQ(first_tokens(blended, 0, 60), first_tokens(plain, 0, 60));
 }
 

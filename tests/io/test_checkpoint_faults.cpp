@@ -7,6 +7,7 @@
 #include <random>
 
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_manifest.hpp"
 #include "io/checkpoint/hdf5_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
@@ -66,7 +67,7 @@ TEST(CheckpointFaults, damaged_data_are_named) {
   const TemporaryDirectory directory;
   const Path path = save(directory / "c", 1);
   std::string bytes = read_bytes(path / "rank-00000.h5");
-  const StoredBlock block = CheckpointReader(path).blocks().at(0);
+  const StoredBlock block = parse_manifest(read_bytes(path / manifest_name), path).blocks.at(0);
   bytes[static_cast<std::size_t>(block.place.offset) + 5] ^= 1;
   write_bytes(path / "rank-00000.h5", bytes);
   const CheckpointReader reader(path);

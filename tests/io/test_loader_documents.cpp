@@ -8,6 +8,7 @@
 
 #include "io/tokens/megatron_writer.hpp"
 #include "io/tokens/token_loader.hpp"
+#include "tests/io/one_set.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -222,13 +223,13 @@ TEST_F(LoaderDocumentsTest, batches_carry_positions_for_any_number_of_ranks) {
     for (int rank = 0; rank < size; ++rank) {
       std::vector<TokenFile> files;
       files.emplace_back(directory_ / "set");
-      TokenLoader loader(std::move(files), {.micro_batch_size = micro,
-                                            .sequence_length = 11,
-                                            .global_batch_size = 24,
-                                            .rank = rank,
-                                            .size = size,
-                                            .seed = 3,
-                                            .separate_documents = true});
+      TokenLoader loader = one_set_loader(std::move(files), {.micro_batch_size = micro,
+                                                             .sequence_length = 11,
+                                                             .global_batch_size = 24,
+                                                             .rank = rank,
+                                                             .size = size,
+                                                             .seed = 3,
+                                                             .separate_documents = true});
       EXPECT_FALSE(loader.all_targets_count());
       loader.seek(48);
       for (const Batch& batch : loader.next_step()) {

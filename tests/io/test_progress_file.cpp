@@ -45,12 +45,10 @@ TEST(ProgressFile, is_replaced_and_removed) {
   file.as<Place>().step = 2;
   old.as<Place>().step = 3;  // no longer anybody's
   EXPECT_EQ(read_progress_files(directory.path()).at(0).as<Place>()->step, 2);
-  file.sync();
   EXPECT_THROW(file.as<int>(), std::logic_error);
-  ProgressFile moved(std::move(file));
-  moved.as<Place>().step = 4;
+  file.as<Place>().step = 4;
   EXPECT_EQ(read_progress_files(directory.path()).at(0).as<Place>()->step, 4);
-  moved.remove();
+  file.remove();
   EXPECT_TRUE(read_progress_files(directory.path()).empty());
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "io/tokens/token_loader.hpp"
+#include "tests/io/one_set.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -32,12 +33,12 @@ class TokenLoaderTest : public ::testing::Test {
     return list;
   }
   TokenLoader loader(Index micro, Index global, int rank = 0, int size = 1, std::uint64_t seed = 5) const {
-    return TokenLoader(files(), {.micro_batch_size = micro,
-                                 .sequence_length = 4,
-                                 .global_batch_size = global,
-                                 .rank = rank,
-                                 .size = size,
-                                 .seed = seed});
+    return one_set_loader(files(), {.micro_batch_size = micro,
+                                    .sequence_length = 4,
+                                    .global_batch_size = global,
+                                    .rank = rank,
+                                    .size = size,
+                                    .seed = seed});
   }
   // The inputs of a step of all ranks in global order.
   std::vector<TokenId> step(Index micro, Index global, int size, Index position) const {
@@ -60,12 +61,13 @@ using SequentialLoaderTest = TokenLoaderTest;
 
 TEST_F(TokenLoaderTest, an_epoch_has_every_window_once_and_the_next_is_shuffled_anew) {
   TokenLoader ours = loader(1, 1);
-  ASSERT_EQ(ours.num_samples(), 37);
+  const Index samples = ours.sets().at(0).num_samples();
+  ASSERT_EQ(samples, 37);
   EXPECT_EQ(ours.num_tokens(), 152);
   EXPECT_EQ(ours.valid_tokens(), 4);
   std::vector<std::vector<TokenId>> orders(2);
   for (auto& order : orders)
-    for (Index i = 0; i < ours.num_samples(); ++i) {
+    for (Index i = 0; i < samples; ++i) {
       const Batch batch = ours.next_step().at(0);
       order.push_back(batch.inputs[0]);
       for (std::size_t t = 0; t < 4; ++t) {
@@ -122,12 +124,12 @@ TEST_F(TokenLoaderTest, bad_sizes_are_refused) {
     }
   });
   expect_error(ExitCode::data, {"/b", "49 tokens", "at least 50"},
-               [&] { TokenLoader(files(), {.sequence_length = 49}); });
+               [&] { one_set_loader(files(), {.sequence_length = 49}); });
 }
 
 TEST_F(TokenLoaderTest, tokens_beyond_the_vocabulary_are_named_when_met) {
-  const TokenLoader ours(files(),
-                         {.micro_batch_size = 37, .sequence_length = 4, .global_batch_size = 37, .vocab_size = 1040});
+  const TokenLoader ours = one_set_loader(
+      files(), {.micro_batch_size = 37, .sequence_length = 4, .global_batch_size = 37, .vocab_size = 1040});
   expect_error(ExitCode::data, {"/b: token 40 of 49", "id 1040"}, [&] { ours.batch(0, 0); });
 }
 
