@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +15,7 @@
 #include "app/command_line.hpp"
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
+#include "io/config/key_reader.hpp"
 #include "io/pack/json_text.hpp"
 #include "io/text/byte_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
@@ -176,6 +179,8 @@ int inspect_tokens(const InspectCommand& command) {
   return 0;
 }
 
+constexpr std::array written_formats{TokenFormat::espalier, TokenFormat::megatron};
+
 struct ConvertCommand {
   std::vector<std::string> inputs;
   std::string output;
@@ -187,7 +192,8 @@ struct ConvertCommand {
 
 int convert(ConvertCommand command) {
   ConvertOptions& options = command.options;
-  options.format = command.format == "megatron" ? TokenFormat::megatron : TokenFormat::espalier;
+  options.format =
+      *std::ranges::find(written_formats, command.format, [](TokenFormat each) { return to_string(each); });
   if (command.document_end >= 0)
     options.document_end = static_cast<TokenId>(command.document_end);
   if (!command.tokenizer.empty()) {
@@ -239,7 +245,7 @@ void add_data_convert(CLI::App& parent, Chosen& chosen) {
       ->required();
   app->add_option("--format", command->format, "format to write")
       ->required()
-      ->check(CLI::IsMember({"espalier", "megatron"}));
+      ->check(CLI::IsMember(words_of(written_formats)));
   app->add_option(
          "--document-end", command->document_end,
          "token that ends a document, for inputs that do not store documents; default: each input is one document")

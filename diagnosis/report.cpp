@@ -71,10 +71,10 @@ std::string write_report_at_end(const Path& run) noexcept {
     if (const std::uintmax_t bytes = bytes_of_records(run); bytes > max_bytes_at_end)
       return fmt::format("the records of this run are {}: `espalier report {}` draws them", bytes_text(bytes),
                          run.string());
-    write_report(read_recorded_run(run), run / "report.html");
+    write_report(read_recorded_run(run), run / RunFile::report);
     return {};
   } catch (const std::exception& error) {
-    return fmt::format("report.html could not be written: {}", error.what());
+    return fmt::format("{} could not be written: {}", RunFile::report, error.what());
   }
 }
 

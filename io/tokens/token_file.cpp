@@ -181,8 +181,9 @@ TokenFileInfo parse(const InputFile& file) {
     return parse_espalier(path, head);
   if (magic == llmc_magic_uint16 || magic == llmc_magic_uint32)
     return parse_llmc(path, head, magic);
-  const char* const formats =
-      "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or *.bin with an .idx (Megatron) or raw uint16 tokens (nanoGPT)";
+  const std::string formats = fmt::format(
+      "\"{}\", or llm.c's {} or {}, or *{} with an {} (Megatron) or raw uint16 tokens (nanoGPT)", token_file_mark.begin,
+      llmc_magic_uint16, llmc_magic_uint32, megatron_tokens_extension, megatron_index_extension);
   if (const auto kind = marked_kind(head.bytes))
     refuse_token_file(path, "not a token file", kind->name, formats, kind->todo);
   if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(head)))
