@@ -65,17 +65,17 @@ using Fp16WithFp32Residual = MixedPrecision<float16, float>;
 #define ESPALIER_FOR_PRECISIONS(F) F(Fp32) F(Fp64) F(Bf16) F(Bf16WithFp32Residual) F(Fp16) F(Fp16WithFp32Residual)
 
 /// F(T, R) for each compute type T and type R of the residual stream that go together: R is T, or the state type.
-#define ESPALIER_FOR_RESIDUAL_TYPES(F)          \
-  F(float, float)                               \
-  F(double, double)                             \
+#define ESPALIER_FOR_16_BIT_RESIDUAL_TYPES(F)   \
   F(::espalier::bfloat16, ::espalier::bfloat16) \
   F(::espalier::bfloat16, float)                \
   F(::espalier::float16, ::espalier::float16)   \
   F(::espalier::float16, float)
+#define ESPALIER_FOR_RESIDUAL_TYPES(F) F(float, float) F(double, double) ESPALIER_FOR_16_BIT_RESIDUAL_TYPES(F)
 
 /// F(T, Out) for each type T of the factors of a matmul and type Out of what it is written as: T, or the state
 /// type.
 #define ESPALIER_FOR_MATMUL_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
+#define ESPALIER_FOR_16_BIT_MATMUL_TYPES(F) ESPALIER_FOR_16_BIT_RESIDUAL_TYPES(F)
 
 enum class ScalarType { fp32, fp64, bf16, fp16 };
 inline constexpr std::array all_scalar_types{ScalarType::fp32, ScalarType::fp64, ScalarType::bf16, ScalarType::fp16};

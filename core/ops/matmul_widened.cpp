@@ -103,12 +103,10 @@ void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c,
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                      \
-  template void matmul_widened<T, T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>,         \
-                                     Transpose, Matrix<const T>, float, float);                                      \
-  template void matmul_widened<T, float>(MatmulLibrary, const ExecSpace&, Matrix<float>, Transpose, Matrix<const T>, \
-                                         Transpose, Matrix<const T>, float, float);
-ESPALIER_FOR_16_BIT_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, Out)                                                                             \
+  template void matmul_widened<T, Out>(MatmulLibrary, const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, \
+                                       Transpose, Matrix<const T>, float, float);
+ESPALIER_FOR_16_BIT_MATMUL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace impl

@@ -83,18 +83,6 @@ void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const
 }
 
 template <class T>
-template <class Residual>
-Tensor<T, 2> TensorParallel<T>::reduce(const ExecSpace& exec, const Tensor2<Residual>& local) const {
-  Tensor<T, 2> ours;
-  if constexpr (std::is_same_v<T, Residual>)
-    ours = local;
-  else
-    ours = own_rows_of_workspace();
-  sum_rows(exec, ours);
-  return ours;
-}
-
-template <class T>
 void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const {
   communicate("all_reduce_rows", work_of(Collective::all_reduce, values),
               [=, this] { all_reduce(exec, *axis_, values, op); });
@@ -104,9 +92,8 @@ void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T, R)                                                               \
-  template Tensor<T, 2> TensorParallel<T>::gather<R>(const ExecSpace&, const Tensor2<R>&) const; \
-  template Tensor<T, 2> TensorParallel<T>::reduce<R>(const ExecSpace&, const Tensor2<R>&) const;
+#define ESPALIER_INSTANTIATE(T, R) \
+  template Tensor<T, 2> TensorParallel<T>::gather<R>(const ExecSpace&, const Tensor2<R>&) const;
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -78,7 +78,15 @@ class TensorParallel {
   /// The sum over tp ranks of what they put into partial(local), or our rows of it. @returns (R, C): `local`, or, where
   /// that is of another type, our rows of the workspace, valid until the next call.
   template <class Residual>
-  Tensor<T, 2> reduce(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const;
+  Tensor<T, 2> reduce(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const {
+    Tensor<T, 2> ours;
+    if constexpr (std::is_same_v<T, Residual>)
+      ours = local;
+    else
+      ours = own_rows_of_workspace();
+    sum_rows(exec, ours);
+    return ours;
+  }
 
   /// Our rows of the full form in the workspace.
   Tensor<T, 2> own_rows_of_workspace() const;
