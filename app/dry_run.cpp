@@ -143,7 +143,7 @@ Index memory_budget(const RunConfig& config) {
     return config.run.device_memory;
   PlanProblem problem;
   problem.cluster = cluster_of(config);
-  return static_cast<Index>(room_bytes(problem));
+  return static_cast<Index>(free_bytes(problem));
 }
 
 void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {

@@ -132,26 +132,26 @@ Index allocate_cache(LoadedModel<Fp32>& model, const GenerateArguments& options,
   return together;
 }
 
-// A text that is complete leaves its place to the next one. Rank 0 draws and prints.
+// A text that is complete leaves its slot to the next one. Rank 0 draws and prints.
 void write_texts(LoadedModel<Fp32>& model, const GenerateArguments& options, std::vector<GeneratedText>& texts,
                  const std::string& checkpoint, const Communicator& world) {
-  std::vector<std::size_t> place_of(static_cast<std::size_t>(allocate_cache(model, options, texts, world)),
-                                    texts.size());
+  std::vector<std::size_t> text_of_slot(static_cast<std::size_t>(allocate_cache(model, options, texts, world)),
+                                        texts.size());
   std::size_t begun = 0;
   TextPrinter printer;
   for (;;) {
     std::vector<TextSoFar> growing;
     std::vector<GeneratedText*> grown;
-    for (std::size_t place = 0; place < place_of.size(); ++place) {
-      std::size_t& text = place_of[place];
+    for (std::size_t slot = 0; slot < text_of_slot.size(); ++slot) {
+      std::size_t& text = text_of_slot[slot];
       if ((text == texts.size() || texts[text].is_complete()) && begun < texts.size()) {
         text = begun++;
-        model.forget(static_cast<int>(place));
+        model.forget(static_cast<int>(slot));
       }
       if (text == texts.size() || texts[text].is_complete())
         continue;
       grown.push_back(&texts[text]);
-      growing.push_back({static_cast<int>(place), texts[text].window(model.shape().max_sequence_length)});
+      growing.push_back({static_cast<int>(slot), texts[text].window(model.shape().max_sequence_length)});
     }
     if (world.rank() == 0)
       printer.print(texts);

@@ -186,7 +186,7 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   TrainConfig config;
   fill_in(all, config.to_fill, text, name);
   if (!sets("run.device_memory") && !ConfigReader(text, name, {}).has("run", "device_memory"))
-    all.push_back(fmt::format("run.device_memory={}", room_bytes(problem)));
+    all.push_back(fmt::format("run.device_memory={}", free_bytes(problem)));
   if (!sets("run.cluster")) {
     config.cluster = run_cluster(cluster, problem.cluster);
     all.push_back(override_text("run.cluster", config.cluster));

@@ -46,24 +46,24 @@ void add_setup(const RunConfig& before, const RunConfig& after, std::vector<Diff
 // Where a difference stands: the model first, then layout, batch, hardware and program; of the rest what may explain
 // another loss, then all else.
 std::size_t place_of(const Difference& difference) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 14> places{{{"model.", 0},
-                                                                             {"rotary.", 0},
-                                                                             {"layout", 1},
-                                                                             {"parallel.", 1},
-                                                                             {"micro-batches of a replica", 2},
-                                                                             {"tokens of a step", 2},
-                                                                             {"batch.", 2},
-                                                                             {"cpu", 3},
-                                                                             {"hosts", 3},
-                                                                             {"threads of a rank", 3},
-                                                                             {"program", 4},
-                                                                             {"GEMM library", 4},
-                                                                             {"optimizer.", 5},
-                                                                             {"precision.", 5}}};
-  for (const auto& [start, place] : places)
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 14> order{{{"model.", 0},
+                                                                            {"rotary.", 0},
+                                                                            {"layout", 1},
+                                                                            {"parallel.", 1},
+                                                                            {"micro-batches of a replica", 2},
+                                                                            {"tokens of a step", 2},
+                                                                            {"batch.", 2},
+                                                                            {"cpu", 3},
+                                                                            {"hosts", 3},
+                                                                            {"threads of a rank", 3},
+                                                                            {"program", 4},
+                                                                            {"GEMM library", 4},
+                                                                            {"optimizer.", 5},
+                                                                            {"precision.", 5}}};
+  for (const auto& [start, position] : order)
     if (difference.what.starts_with(start))
-      return place;
-  return places.size();
+      return position;
+  return order.size();
 }
 
 double tokens_of_a_rank(const RunConfig& config) {

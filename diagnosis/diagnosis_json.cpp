@@ -43,9 +43,9 @@ Json profile_json(const StepProfile& profile) {
     const RankProfile& each = profile.ranks[rank];
     ranks.push_back(
         {{"rank", rank},
-         {"stage", each.place[Axis::pp]},
-         {"replica", each.place[Axis::dp]},
-         {"tensor", each.place[Axis::tp]},
+         {"stage", each.coordinates[Axis::pp]},
+         {"replica", each.coordinates[Axis::dp]},
+         {"tensor", each.coordinates[Axis::tp]},
          {"seconds", json_by_name<Phase>(each.seconds.seconds)},
          {"transit_seconds", {{"activations", each.activation_transit}, {"gradients", each.gradient_transit}}}});
   }

@@ -60,7 +60,7 @@ double mean_seconds(const StepProfile& profile, Phase phase, int stage = -1) {
   double sum = 0;
   int count = 0;
   for (const RankProfile& rank : profile.ranks)
-    if (stage < 0 || rank.place[Axis::pp] == stage) {
+    if (stage < 0 || rank.coordinates[Axis::pp] == stage) {
       sum += rank.seconds[phase];
       ++count;
     }

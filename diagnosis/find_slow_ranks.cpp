@@ -15,32 +15,32 @@ namespace {
 constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
 
 std::string place_text(const RankProfile& rank) {
-  return fmt::format("stage {}, replica {}, tensor {}", rank.place[Axis::pp], rank.place[Axis::dp],
-                     rank.place[Axis::tp]);
+  return fmt::format("stage {}, replica {}, tensor {}", rank.coordinates[Axis::pp], rank.coordinates[Axis::dp],
+                     rank.coordinates[Axis::tp]);
 }
 
 bool has_peers(const StepProfile& profile, std::size_t rank) {
-  const int stage = profile.ranks[rank].place[Axis::pp];
+  const int stage = profile.ranks[rank].coordinates[Axis::pp];
   return std::count_if(profile.ranks.begin(), profile.ranks.end(),
-                       [&](const RankProfile& other) { return other.place[Axis::pp] == stage; }) > 1;
+                       [&](const RankProfile& other) { return other.coordinates[Axis::pp] == stage; }) > 1;
 }
 
 // Seconds that the forward and backward of each rank should take by the others; its own where it is alone.
 std::vector<double> expected_compute(const StepProfile& profile) {
   std::vector<double> expected;
   for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
-    const int stage = profile.ranks[rank].place[Axis::pp];
+    const int stage = profile.ranks[rank].coordinates[Axis::pp];
     std::vector<double> peers;
     std::vector<double> others;
     for (std::size_t i = 0; i < profile.ranks.size(); ++i) {
       const RankProfile& other = profile.ranks[i];
       if (i == rank)
         continue;
-      if (other.place[Axis::pp] == stage)
+      if (other.coordinates[Axis::pp] == stage)
         peers.push_back(other.compute());
-      const double work = profile.stage_work[at(other.place[Axis::pp])];
+      const double work = profile.stage_work[to_index(other.coordinates[Axis::pp])];
       if (work > 0)
-        others.push_back(other.compute() * profile.stage_work[at(stage)] / work);
+        others.push_back(other.compute() * profile.stage_work[to_index(stage)] / work);
     }
     expected.push_back(!peers.empty()    ? median_of(peers)
                        : !others.empty() ? median_of(others)
@@ -63,7 +63,7 @@ Slowness slowness(const StepProfile& profile, std::size_t rank, double by_others
   if (by_others <= 0 || compute <= (1 + tolerance) * by_others)
     return {};
   if (!profile.calibrated_compute.empty()) {
-    const double predicted = profile.calibrated_compute[at(profile.ranks[rank].place[Axis::pp])];
+    const double predicted = profile.calibrated_compute[to_index(profile.ranks[rank].coordinates[Axis::pp])];
     if (predicted > (1 + profile.calibrated_error) * by_others && compute > (1 + tolerance) * predicted)
       return {compute / predicted, predicted};
   }
@@ -93,7 +93,7 @@ double gain_of_healing(const RecordedRun& run, const StepProfile& profile, std::
   const double now = longest(replicas);
   StepProfile healed = profile;
   heal(healed.ranks[rank], ratio);
-  const std::size_t replica = at(profile.ranks[rank].place[Axis::dp]);
+  const std::size_t replica = to_index(profile.ranks[rank].coordinates[Axis::dp]);
   replicas[replica] = pipeline_time(pipeline_of(run, profile, work_of_replicas(run, healed)[replica])).window;
   return now - longest(replicas);
 }
@@ -102,10 +102,10 @@ double gain_of_healing(const RecordedRun& run, const StepProfile& profile, std::
 // pipeline, run twice.
 double cost_of_slow_rank(const RecordedRun& run, const StepProfile& profile, std::size_t rank) {
   const StepProfile healthy = without_slow_ranks(profile);
-  const PerAxis& place = profile.ranks[rank].place;
-  const std::vector<double> others = work_of_replicas(run, healthy)[at(place[Axis::dp])];
+  const PerAxis& coordinates = profile.ranks[rank].coordinates;
+  const std::vector<double> others = work_of_replicas(run, healthy)[to_index(coordinates[Axis::dp])];
   std::vector<double> with = others;
-  with[at(place[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
+  with[to_index(coordinates[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
   return pipeline_time(pipeline_of(run, profile, with)).window -
          pipeline_time(pipeline_of(run, profile, others)).window;
 }

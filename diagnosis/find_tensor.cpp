@@ -170,7 +170,7 @@ LayoutFit fit_of(const RunConfig& config, const Layout& layout) {
   if (std::string reason = why_too_large(problem, price); !reason.empty())
     return {LayoutFit::Answer::too_large, std::move(reason)};
   return {LayoutFit::Answer::fits, fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
-                                               bytes_text(price.memory_bytes), room_text(problem))};
+                                               bytes_text(price.memory_bytes), free_text(problem))};
 }
 
 }  // namespace espalier

@@ -29,8 +29,8 @@ std::vector<std::size_t> traced_ranks(const RecordedRun& run) {
     if (run.traces[rank].empty())
       continue;
     if (run.traces.size() > max_timelines) {
-      const PerAxis place = run.config.layout.mesh().coordinates(static_cast<int>(rank));
-      if (place[Axis::tp] != 0 || place[Axis::dp] != 0)
+      const PerAxis coordinates = run.config.layout.mesh().coordinates(static_cast<int>(rank));
+      if (coordinates[Axis::tp] != 0 || coordinates[Axis::dp] != 0)
         continue;
     }
     ranks.push_back(rank);

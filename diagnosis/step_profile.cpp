@@ -56,8 +56,8 @@ double median_of_positive(std::vector<double> values) {
   return median_of(std::move(values));
 }
 
-RankProfile profile_rank(const std::vector<StepTimes>& steps, const PerAxis& place) {
-  RankProfile rank{.place = place, .seconds = {}};
+RankProfile profile_rank(const std::vector<StepTimes>& steps, const PerAxis& coordinates) {
+  RankProfile rank{.coordinates = coordinates, .seconds = {}};
   for (std::size_t i = 0; i < num_phases; ++i) {
     const auto phase = static_cast<Phase>(i);
     const std::vector<double> seconds = values_of(steps, [&](const StepTimes& step) { return step.seconds[phase]; });
@@ -77,8 +77,8 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
   for (std::size_t step = 0; step < longest.size(); ++step) {
     int slowest = 0;
     for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-      if (step < ranks[at(rank)].size() && ranks[at(rank)][step].seconds[Phase::data] > longest[step]) {
-        longest[step] = ranks[at(rank)][step].seconds[Phase::data];
+      if (step < ranks[to_index(rank)].size() && ranks[to_index(rank)][step].seconds[Phase::data] > longest[step]) {
+        longest[step] = ranks[to_index(rank)][step].seconds[Phase::data];
         slowest = rank;
       }
     seconds_longest[slowest] += longest[step];
@@ -118,7 +118,7 @@ void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
 // Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const RunConfig& config = run.config;
-  const auto num_stages = at(config.layout.pipeline);
+  const auto num_stages = to_index(config.layout.pipeline);
   profile.stage_work.assign(num_stages, 1);
   if (num_stages == 1)
     return;
@@ -156,7 +156,7 @@ StepProfile profile_steps(const RecordedRun& run) {
   std::tie(profile.first_step, profile.last_step) = steps_to_look_at(run);
   std::vector<std::vector<StepTimes>> ranks;
   for (int rank = 0; rank < run.config.layout.num_devices(); ++rank) {
-    ranks.push_back(between(run.ranks[at(rank)], profile.first_step, profile.last_step));
+    ranks.push_back(between(run.ranks[to_index(rank)], profile.first_step, profile.last_step));
     profile.ranks.push_back(profile_rank(ranks.back(), run.config.layout.mesh().coordinates(rank)));
   }
   const std::vector<StepTimes>& root = ranks.front();
@@ -173,13 +173,13 @@ StepProfile profile_steps(const RecordedRun& run) {
 }
 
 std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const StepProfile& profile) {
-  const auto replicas = at(run.config.layout.data);
-  const auto stages = at(run.config.layout.pipeline);
+  const auto replicas = to_index(run.config.layout.data);
+  const auto stages = to_index(run.config.layout.pipeline);
   std::vector<std::vector<double>> work(replicas, std::vector<double>(stages));
   std::vector<std::vector<double>> exchange(replicas, std::vector<double>(stages, 1e300));
   for (const RankProfile& rank : profile.ranks) {
-    const std::size_t replica = at(rank.place[Axis::dp]);
-    const std::size_t stage = at(rank.place[Axis::pp]);
+    const std::size_t replica = to_index(rank.coordinates[Axis::dp]);
+    const std::size_t stage = to_index(rank.coordinates[Axis::pp]);
     work[replica][stage] = std::max(work[replica][stage], rank.compute());
     exchange[replica][stage] = std::min(exchange[replica][stage], rank.seconds[Phase::tensor_comm]);
   }

@@ -15,7 +15,7 @@ namespace espalier {
 /// A typical step of one rank: medians over the steps looked at, but for `data` and `checkpoint`, of which rare long
 /// ones matter as well: means.
 struct RankProfile {
-  PerAxis place = PerAxis::coordinates(0, 0, 0);
+  PerAxis coordinates = PerAxis::coordinates(0, 0, 0);
   PhaseSeconds seconds;
   double activation_transit = 0;  ///< seconds of a message on its way; 0: never seen
   double gradient_transit = 0;

@@ -36,7 +36,7 @@ void Hasher::update(const void* data, std::size_t size) { XXH3_128bits_update(st
 std::uint64_t Hasher::xxh3_64() const { return XXH3_64bits_digest(state_->xxh3.get()); }
 std::string Hasher::xxh3_128() const { return to_hex(XXH3_128bits_digest(state_->xxh3.get())); }
 
-std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places) {
+std::string metadata_hash(const InputFile& file, std::vector<DatasetExtent> extents) {
   const auto end = static_cast<Index>(file.size());
   std::vector<unsigned char> piece(std::size_t{1} << 20);
   Hasher hasher;
@@ -48,11 +48,11 @@ std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> place
       begin += static_cast<Index>(bytes);
     }
   };
-  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::sort(extents.begin(), extents.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   Index next = 0;
-  for (const DatasetPlace& place : places) {
-    add(next, std::min(place.offset, end));
-    next = std::clamp(place.offset + place.bytes, next, end);
+  for (const DatasetExtent& extent : extents) {
+    add(next, std::min(extent.offset, end));
+    next = std::clamp(extent.offset + extent.bytes, next, end);
   }
   add(next, end);
   return hasher.xxh3_128();

@@ -34,8 +34,8 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// XXH3-128 of the bytes of a file that lie in none of the places, in file order. With the datasets' own
+/// XXH3-128 of the bytes of a file that lie in none of the extents, in file order. With the datasets' own
 /// hashes, every byte of a checkpoint has a checksum.
-std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places);
+std::string metadata_hash(const InputFile& file, std::vector<DatasetExtent> extents);
 
 }  // namespace espalier

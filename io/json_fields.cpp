@@ -35,7 +35,7 @@ Index integer_from(const nlohmann::json& value, const char* key, IntegerRange ra
   return value.get<Index>();
 }
 
-double real_from(const nlohmann::json& value, const char* key, RealRange range) {
+double real_from(const nlohmann::json& value, const char* key, NumberRange range) {
   if (!value.is_number() || !std::isfinite(value.get<double>()) || !inside(value.get<double>(), range))
     refuse_field(key, value, describe(range));
   return value.get<double>();

@@ -31,7 +31,7 @@ class ActivationPlan {
     Stream x;                    ///< (R, C), the residual stream in front of the first block: embedded, or received
     std::vector<Saved> blocks;   ///< all arrays of each block; those that are not kept lie in the scratch
     typename Head<P>::Saved head;
-    DropoutPlace dropout;  ///< of the micro-batch
+    DropoutContext dropout;  ///< of the micro-batch
 
     Stream output() const { return blocks.empty() ? x : blocks.back().y; }  ///< (R, C)
   };

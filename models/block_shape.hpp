@@ -10,7 +10,7 @@
 namespace espalier {
 
 /// What dropout depends on: the seed and the samples of the micro-batch.
-struct DropoutPlace {
+struct DropoutContext {
   bool is_training = false;  ///< else nothing is dropped
   std::uint64_t seed = 0;
   Index first_sample = 0;  ///< global index of the first sequence; they are consecutive
@@ -32,7 +32,7 @@ struct BlockShape {
   bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
   bool drops_residual = false;
   bool drops_embedding = false;
-  DropoutPlace dropout = {};
+  DropoutContext dropout = {};
   Index vocabulary = 0;  ///< V/tp, rows of the token embedding; the first ranks have one more where it does not divide
   Index positions = 0;   ///< P, that are learned
   Index logit_rows = 0;  ///< NL, rows of logits that exist at a time

@@ -200,7 +200,7 @@ void Decoder<P>::forward(const ExecSpace& exec, ActivationIndex at, const TokenB
   const Region region("espalier::models::forward");
   Slot& slot = plan_.slot(at);
   load(exec, slot, batch);
-  slot.dropout = DropoutPlace{.is_training = true, .seed = dropout_seed_, .first_sample = batch.first_sample};
+  slot.dropout = DropoutContext{.is_training = true, .seed = dropout_seed_, .first_sample = batch.first_sample};
   forward_to_norm(exec, at, done);
   if (const auto& head = chunk(at).head) {
     typename Head<P>::Scratch& scratch = plan_.scratch().head;

@@ -114,7 +114,7 @@ class Decoder {
   /// Appends tokens to their sequences in the cache. Tokens of a sequence come in order of position, and its earlier
   /// positions are cached already. @returns logits (count, V/tp) of what follows each of the last `count` tokens, valid
   /// until the next call.
-  Matrix<T> decode(const ExecSpace& exec, std::span<const PlacedToken> tokens, Index count);
+  Matrix<T> decode(const ExecSpace& exec, std::span<const SequenceToken> tokens, Index count);
 
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward
   const ModelConfig& config() const { return config_; }

@@ -60,14 +60,14 @@ void Decoder<P>::plan_rows(Index rows) {
 }
 
 template <class P>
-Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const PlacedToken> tokens, Index count) {
+Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const SequenceToken> tokens, Index count) {
   const Region region("espalier::models::decode");
   const auto rows = static_cast<Index>(tokens.size());
   ESPALIER_ASSERT(rows > 0 && count <= rows && rows <= static_cast<Index>(cache_.rows.positions.extent(0)),
                   "wants at most CacheShape::rows tokens");
   std::vector<TokenId> ids;
   std::vector<int> sequences, positions;
-  for (const PlacedToken& token : tokens) {
+  for (const SequenceToken& token : tokens) {
     ESPALIER_ASSERT(token.sequence >= 0 && token.sequence < static_cast<int>(cache_.layers.front().extent(0)) &&
                         token.position >= 0 && token.position < static_cast<int>(cache_.layers.front().extent(1)),
                     "a token outside of the cache");
@@ -83,11 +83,11 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
   upload<int>(exec, cache_.rows.sequences, sequences.data(), rows);
   upload<int>(exec, cache_.rows.positions, positions.data(), rows);
   const auto front = [&](const Tensor<int, 1>& all) { return Tensor<int, 1>(all.data(), rows); };
-  const CachedRows places{front(cache_.rows.sequences), front(cache_.rows.positions)};
-  layers.embedding->forward(exec, slot.x, slot.tokens, rows, {}, places.positions);
+  const CachedRows cached{front(cache_.rows.sequences), front(cache_.rows.positions)};
+  layers.embedding->forward(exec, slot.x, slot.tokens, rows, {}, cached.positions);
   Stream x = slot.x;  // (N, C)
   for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
-    layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], places.positions, {cache_.layers[i], places});
+    layers.blocks[i].forward(exec, x, shape_, slot.blocks[i], cached.positions, {cache_.layers[i], cached});
     x = slot.blocks[i].y;
   }
   layers.head->forward(exec, x, slot.head);
@@ -97,7 +97,7 @@ Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace& exec, std::span<const Pla
 #define ESPALIER_INSTANTIATE(P)                                    \
   template Index Decoder<P>::cache_bytes(const CacheShape&) const; \
   template void Decoder<P>::plan_cache(const CacheShape&);         \
-  template Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace&, std::span<const PlacedToken>, Index);
+  template Matrix<Compute<P>> Decoder<P>::decode(const ExecSpace&, std::span<const SequenceToken>, Index);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

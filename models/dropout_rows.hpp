@@ -9,15 +9,15 @@
 
 namespace espalier {
 
-/// Dropout at one place of the model. The number of a row is sample * sequence_rows + its row in the sample.
+/// Dropout in one layer of the model. The number of a row is sample * sequence_rows + its row in the sample.
 /// @param sequence_rows rows of one sample
 /// @param first_row where the rows of this rank begin in the micro-batch
-inline Dropout dropout_of_rows(const DropoutPlace& place, double rate, std::string_view name, Index sequence_rows,
+inline Dropout dropout_of_rows(const DropoutContext& context, double rate, std::string_view name, Index sequence_rows,
                                Index first_row) {
-  if (!place.is_training || rate == 0)
+  if (!context.is_training || rate == 0)
     return {};
-  return {rate, RandomStream(place.seed, name).key(),
-          static_cast<std::uint64_t>(place.first_sample * sequence_rows + first_row)};
+  return {rate, RandomStream(context.seed, name).key(),
+          static_cast<std::uint64_t>(context.first_sample * sequence_rows + first_row)};
 }
 
 }  // namespace espalier

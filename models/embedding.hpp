@@ -75,7 +75,7 @@ class VocabParallelEmbedding {
 
   /// @param positions of each token, where they are not those of whole sequences
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length,
-               const DropoutPlace& place, Tensor<int, 1> positions = {} /* (N) */) const {
+               const DropoutContext& context, Tensor<int, 1> positions = {} /* (N) */) const {
     const IndexRange ours = vocabulary();
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
                          parameters_->weight(token_embedding_, ours.size(), config_.hidden_size), ours.begin);
@@ -86,7 +86,7 @@ class VocabParallelEmbedding {
           sequence_length, tensor_->first_row(tokens.extent(0)), of_our_rows(positions, x));
     else
       copy(exec, x, embedded);
-    drop(exec, x, tokens.extent(0), sequence_length, place);
+    drop(exec, x, tokens.extent(0), sequence_length, context);
   }
 
   /// What backward_weight wants besides, from an arena.
@@ -96,9 +96,9 @@ class VocabParallelEmbedding {
 
   /// @param dx what dropout leaves of it, afterwards
   void backward_weight(const ExecSpace& exec, Stream dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Tensor<int, 1> scratch, Index sequence_length, const DropoutPlace& place,
+                       Tensor<int, 1> scratch, Index sequence_length, const DropoutContext& context,
                        Tensor<int, 1> positions = {} /* (N) */) const {
-    drop(exec, dx, tokens.extent(0), sequence_length, place);
+    drop(exec, dx, tokens.extent(0), sequence_length, context);
     const IndexRange ours = vocabulary();
     embedding_backward<T>(exec, parameters_->gradient(token_embedding_, ours.size(), config_.hidden_size),
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
@@ -121,9 +121,9 @@ class VocabParallelEmbedding {
  private:
   bool has_positions() const { return config_.positions == Positions::learned; }
   void drop(const ExecSpace& exec, const Stream& x /* (R, C) */, Index num_tokens, Index sequence_length,
-            const DropoutPlace& place) const {
-    const Dropout dropout =
-        dropout_of_rows(place, config_.embedding_dropout, "embedding", sequence_length, tensor_->first_row(num_tokens));
+            const DropoutContext& context) const {
+    const Dropout dropout = dropout_of_rows(context, config_.embedding_dropout, "embedding", sequence_length,
+                                            tensor_->first_row(num_tokens));
     if (dropout.is_on())
       apply_dropout<Residual<P>>(exec, x, x, dropout);
   }

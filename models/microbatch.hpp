@@ -30,7 +30,7 @@ struct TokenBatch {
 };
 
 /// A token of one of the sequences of generation.
-struct PlacedToken {
+struct SequenceToken {
   TokenId token;
   int sequence;  ///< below CacheShape::sequences
   int position;  ///< below CacheShape::length

@@ -35,7 +35,7 @@ void visit_model(Model& shape, Visitor& v) {
   v.choice("activation", shape.activation, activation_names(),
            "of the feed-forward layer; swiglu and geglu have a gate");
   v.choice("norm", shape.norm, all_norms, "of the residual stream");
-  v.real("norm_eps", shape.norm_eps, ModelRange::norm_eps, "added to the variance");
+  v.number("norm_eps", shape.norm_eps, ModelRange::norm_eps, "added to the variance");
   v.choice("position", shape.positions, all_positions,
            "learned: a table; rotary (RoPE): see [rotary]; alibi: for plan only");
   v.boolean("tied_embeddings", shape.tied_embeddings, "the head is the token embedding");
@@ -46,33 +46,33 @@ void visit_model(Model& shape, Visitor& v) {
             "sliding window: number of tokens that a token sees, with itself; 0: full attention");
   v.integer("full_layers", shape.full_layers, or_zero(ModelRange::layers),
             "number of first layers with full attention instead of the window");
-  v.real("embedding_dropout", shape.embedding_dropout, ModelRange::dropout, "dropout rate of the embedding's output");
-  v.real("attention_dropout", shape.attention_dropout, ModelRange::dropout,
-         "dropout rate of attention's probabilities");
-  v.real("residual_dropout", shape.residual_dropout, ModelRange::dropout,
-         "dropout rate of the outputs of attention and feed-forward");
+  v.number("embedding_dropout", shape.embedding_dropout, ModelRange::dropout, "dropout rate of the embedding's output");
+  v.number("attention_dropout", shape.attention_dropout, ModelRange::dropout,
+           "dropout rate of attention's probabilities");
+  v.number("residual_dropout", shape.residual_dropout, ModelRange::dropout,
+           "dropout rate of the outputs of attention and feed-forward");
 
   v.section("rotary", "With position = \"rotary\": frequencies of rotary positions (RoPE).");
   auto& rotary = shape.rotary;
   v.integer("size", rotary.size, or_zero(ModelRange::channels), "channels of a head that are rotated; 0: all");
-  v.real("theta", rotary.theta, ModelRange::rotary_theta, "base of the frequencies");
+  v.number("theta", rotary.theta, ModelRange::rotary_theta, "base of the frequencies");
   v.choice("scaling", rotary.scaling, all_rotary_scalings, "for sequences longer than the model was trained on");
-  v.real("factor", rotary.factor, ModelRange::rotary_factor,
-         "with scaling: longer sequence divided by original_length");
+  v.number("factor", rotary.factor, ModelRange::rotary_factor,
+           "with scaling: longer sequence divided by original_length");
   v.integer("original_length", rotary.original_length, or_zero(ModelRange::positions), "positions before scaling");
-  v.real("low_frequency_factor", rotary.low_frequency_factor, ModelRange::rotary_bound,
-         "llama3: a pair that rotates fewer times than this in original_length gets frequency / factor");
-  v.real("high_frequency_factor", rotary.high_frequency_factor, ModelRange::rotary_bound,
-         "llama3: pairs with more rotations keep their frequency");
-  v.real("beta_slow", rotary.beta_slow, ModelRange::rotary_bound,
-         "yarn: a pair that rotates fewer times than this in original_length gets frequency / factor");
-  v.real("beta_fast", rotary.beta_fast, ModelRange::rotary_bound,
-         "yarn: pairs with more rotations keep their frequency");
+  v.number("low_frequency_factor", rotary.low_frequency_factor, ModelRange::rotary_bound,
+           "llama3: a pair that rotates fewer times than this in original_length gets frequency / factor");
+  v.number("high_frequency_factor", rotary.high_frequency_factor, ModelRange::rotary_bound,
+           "llama3: pairs with more rotations keep their frequency");
+  v.number("beta_slow", rotary.beta_slow, ModelRange::rotary_bound,
+           "yarn: a pair that rotates fewer times than this in original_length gets frequency / factor");
+  v.number("beta_fast", rotary.beta_fast, ModelRange::rotary_bound,
+           "yarn: pairs with more rotations keep their frequency");
   v.boolean("truncate", rotary.truncate, "yarn: the ramp begins and ends at whole pairs");
-  v.real("mscale", rotary.mscale, ModelRange::yarn_factor, "yarn: numerator of the attention factor; 0: not given");
-  v.real("mscale_all_dim", rotary.mscale_all_dim, ModelRange::yarn_factor,
-         "yarn: denominator of the attention factor; 0: not given");
-  v.real("attention_factor", rotary.attention_factor, ModelRange::yarn_factor, "yarn; 0: from factor");
+  v.number("mscale", rotary.mscale, ModelRange::yarn_factor, "yarn: numerator of the attention factor; 0: not given");
+  v.number("mscale_all_dim", rotary.mscale_all_dim, ModelRange::yarn_factor,
+           "yarn: denominator of the attention factor; 0: not given");
+  v.number("attention_factor", rotary.attention_factor, ModelRange::yarn_factor, "yarn; 0: from factor");
 }
 
 }  // namespace espalier

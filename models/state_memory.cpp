@@ -76,7 +76,7 @@ class StageStates {
     for (Index i = 0; i < seen; ++i) {
       const Index which = seen > 1 ? i * (all - 1) / (seen - 1) : 0;
       const int rank =
-          place(ranks.first + static_cast<int>(which / layout_.data), static_cast<int>(which % layout_.data));
+          rank_at(ranks.first + static_cast<int>(which / layout_.data), static_cast<int>(which % layout_.data));
       const GroupRanks ours = mesh_.group_ranks(rank);
       const MemoryByCategory memory =
           memory_of(shares.of(ours), options_.copies_state ? checkpoint_copy(plan_of(ours), rank) : 0);
@@ -91,10 +91,12 @@ class StageStates {
   static constexpr Index sample_ranks = 8;      // of more
   static constexpr Index max_slices = 1 << 17;  // of them
 
-  int place(int tensor_rank, int replica) const {
+  int rank_at(int tensor_rank, int replica) const {
     return mesh_.rank_at(PerAxis::coordinates(tensor_rank, replica, stage_));
   }
-  GroupRanks group_ranks(int tensor_rank, int replica) const { return mesh_.group_ranks(place(tensor_rank, replica)); }
+  GroupRanks group_ranks(int tensor_rank, int replica) const {
+    return mesh_.group_ranks(rank_at(tensor_rank, replica));
+  }
   Index state_size() const { return static_cast<Index>(size_of(options_.types.state())); }
   ReductionPlan plan_of(const GroupRanks& ranks) const {
     return plan_reduction(of_.declared.segments, of_.declared.parameters, ranks, reducer_, state_size());

@@ -28,14 +28,14 @@ std::string why_impossible(const PlanProblem& problem, const Layout& layout) {
   return why_unlike_nodes(layout, problem.cluster.devices_per_node);
 }
 
-std::size_t room_bytes(const PlanProblem& problem) {
+std::size_t free_bytes(const PlanProblem& problem) {
   return static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
 }
 
-std::string room_text(const PlanProblem& problem) {
+std::string free_text(const PlanProblem& problem) {
   const Cluster& cluster = problem.cluster;
   const auto text = [](Index bytes) { return bytes_text(static_cast<std::size_t>(bytes)); };
-  return fmt::format("{} free (of {}, {} reserved)", bytes_text(room_bytes(problem)), text(cluster.device.memory_bytes),
+  return fmt::format("{} free (of {}, {} reserved)", bytes_text(free_bytes(problem)), text(cluster.device.memory_bytes),
                      text(cluster.reserved_bytes));
 }
 
@@ -44,23 +44,21 @@ std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes) {
   return is_published_case ? bytes : static_cast<std::size_t>(memory_interval(problem, bytes).high);
 }
 
-bool has_room(const PlanProblem& problem, std::size_t bytes) {
-  return needed_bytes(problem, bytes) <= room_bytes(problem);
-}
+bool fits(const PlanProblem& problem, std::size_t bytes) { return needed_bytes(problem, bytes) <= free_bytes(problem); }
 
 std::string need_text(const PlanProblem& problem, std::size_t bytes) {
-  const bool is_near = bytes <= room_bytes(problem) && !has_room(problem, bytes);
+  const bool is_near = bytes <= free_bytes(problem) && !fits(problem, bytes);
   return bytes_text(bytes) + (is_near ? fmt::format(" (at most {})", bytes_text(needed_bytes(problem, bytes))) : "");
 }
 
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
-  const std::size_t room = room_bytes(problem);
-  if (has_room(problem, price.memory_bytes))
+  const std::size_t room = free_bytes(problem);
+  if (fits(problem, price.memory_bytes))
     return {};
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
   const std::string need = fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
-                                       need_text(problem, price.memory_bytes), room_text(problem));
+                                       need_text(problem, price.memory_bytes), free_text(problem));
   if (price.memory_bytes <= room)
     return "may not fit: " + need;
   return fmt::format("does not fit: {}: {} too much, most of it {} ({})", need, bytes_text(price.memory_bytes - room),

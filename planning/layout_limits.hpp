@@ -14,16 +14,16 @@ namespace espalier {
 std::string why_impossible(const PlanProblem& problem, const Layout& layout);
 
 /// Bytes of a device for what `train` allocates.
-std::size_t room_bytes(const PlanProblem& problem);
+std::size_t free_bytes(const PlanProblem& problem);
 /// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
-std::string room_text(const PlanProblem& problem);
+std::string free_text(const PlanProblem& problem);
 
 /// Bytes that a device must have for a layout that is predicted to need so many: those of the upper end of their
 /// interval. Of published cases, which did run, the predicted ones.
 std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes);
 
 /// Whether a device has them.
-bool has_room(const PlanProblem& problem, std::size_t bytes);
+bool fits(const PlanProblem& problem, std::size_t bytes);
 
 /// "53.23 GiB"; where the upper end alone has no room: "73.99 GiB (at most 74.73 GiB)".
 std::string need_text(const PlanProblem& problem, std::size_t bytes);

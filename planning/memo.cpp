@@ -174,9 +174,9 @@ class Memo : MemoText {
                      quantity_text(Quantity::flops_per_second, rate.peak() > 0 ? rate.peak() : rate.peak_flops),
                      to_string(best.layout.precision)),
          ""},
-        {"peak memory of a device", fmt::format("{} of {}", bytes_text(best.memory_bytes), room_text(problem)),
-         fmt::format("{} to {}", real_bytes_text(best.memory_interval.low),
-                     real_bytes_text(best.memory_interval.high))}};
+        {"peak memory of a device", fmt::format("{} of {}", bytes_text(best.memory_bytes), free_text(problem)),
+         fmt::format("{} to {}", rounded_bytes_text(best.memory_interval.low),
+                     rounded_bytes_text(best.memory_interval.high))}};
     if (problem.num_tokens == 0)
       return rows;
     const RunCost run = run_cost(problem, best);
@@ -219,15 +219,15 @@ class Memo : MemoText {
       const double states = all_state_bytes(problem.model, space_.precisions.front());
       say("- On {}: Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all "
           "devices.\n",
-          machine_name(problems_, i), real_bytes_text(states),
-          states / (static_cast<double>(room_bytes(problem)) * problem.cluster.num_devices()));
+          machine_name(problems_, i), rounded_bytes_text(states),
+          states / (static_cast<double>(free_bytes(problem)) * problem.cluster.num_devices()));
     }
     for (const MemoSubject& each : subjects_) {
       const double states = all_state_bytes(each.problem.model, each.layout().precision);
       const double devices = states / static_cast<double>(each.room());
       const MemoryByCategory& peak = each.best.memory[static_cast<std::size_t>(each.best.peak_stage)];
       say("- {}Weights, gradients and optimizer states need {}. That is {:.{}f} times the free memory of a device. ",
-          on(each), real_bytes_text(states), devices, devices < 10 ? 1 : 0);
+          on(each), rounded_bytes_text(states), devices, devices < 10 ? 1 : 0);
       say("With this layout a device holds {} of them, and {} with activations and buffers.\n",
           bytes_text(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]),
           bytes_text(each.best.memory_bytes));
@@ -300,7 +300,7 @@ class Memo : MemoText {
       if (each.result && each.result->num_alike > 1)
         say("- {} layouts differ by less than {:.0f} %. The prediction cannot tell which of them is the fastest. "
             "The answer is the one with {}.\n",
-            each.result->num_alike, 100 * told_apart_share(each.problem.cluster), simplest_text);
+            each.result->num_alike, 100 * resolution(each.problem.cluster), simplest_text);
     }
   }
 

@@ -37,7 +37,7 @@ std::string unpriced_text(const MemoSubject& subject, int ranks, double payload)
   const AxisPlacement axis{.size = ranks, .stride = 1};
   const double seconds = collective_seconds(subject.problem.cluster, Collective::all_reduce, axis, payload);
   return fmt::format("{} on the first stage, {}. An all_reduce takes {}. The predicted time does not include it",
-                     real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
+                     rounded_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
 // What would be if nothing overlapped.
@@ -64,7 +64,7 @@ std::string replicas_text(const MemoSubject& subject) {
       gradient_ranks_text(layout), place_text(subject, data_axis(layout)),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once per step, with the last micro-batch",
-      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject));
+      rounded_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject));
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
   if (best.gather_seconds > 0)
@@ -87,7 +87,7 @@ std::string token_embedding_text(const MemoSubject& subject) {
       "- The token embedding is also the head. The first and the last stage each compute a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
       "That takes {} ({}), without overlap.\n",
-      real_bytes_text(table), place_text(subject, pipeline_axis(subject.layout())),
+      rounded_bytes_text(table), place_text(subject, pipeline_axis(subject.layout())),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
 

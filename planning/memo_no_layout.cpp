@@ -44,7 +44,7 @@ class NoLayoutMemo : MemoText {
 
   // What the smallest layout needs, and where it would fit; returns its memory.
   std::string fill_too_large(MemoPage& page) {
-    const std::size_t room = room_bytes(problem_);
+    const std::size_t room = free_bytes(problem_);
     const double states = all_state_bytes(problem_.model, space_.precisions.front());
     const Index devices = fewest_devices(problem_, space_);
     const std::string enough =
@@ -62,9 +62,9 @@ class NoLayoutMemo : MemoText {
     page.reasons = part(
         "- Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all devices.\n"
         "- Even the smallest of {} layouts needs {} per device. A device has {}.\n",
-        real_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
+        rounded_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
         result_.num_considered - result_.num_impossible, need_text(problem_, result_.smallest_bytes),
-        room_text(problem_));
+        free_text(problem_));
     page.limit = part("Memory is the limit. The largest part of that layout is {}, {}.",
                       to_string(static_cast<Category>(largest)), bytes_text(most.bytes[largest]));
     page.first = devices > 0 ? part("Plan again with --devices {}.", devices)
@@ -75,7 +75,7 @@ class NoLayoutMemo : MemoText {
     text.clear();
     say("Even the smallest layout, {}, has no room.\n\n", mesh_text(smallest));
     say_memory_rows(most, stage, smallest.pipeline);
-    say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), room_text(problem_));
+    say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), free_text(problem_));
     return text;
   }
 

@@ -16,7 +16,7 @@ namespace espalier {
 
 std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
-std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }
+std::string rounded_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }
 
 std::string mesh_text(const Layout& layout) {
   return fmt::format("tensor {} x {}data {} x pipeline {}", layout.tensor,
@@ -46,7 +46,7 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 }
 
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
-  if (has_room(problem, price.memory_bytes))
+  if (fits(problem, price.memory_bytes))
     return {};
   return fmt::format(" ({} fit: peak memory {}, {} free)", price.memory_bytes > room() ? "does not" : "may not",
                      bytes_text(price.memory_bytes), bytes_text(room()));

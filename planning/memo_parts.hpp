@@ -27,7 +27,7 @@ struct MemoSubject {
   const LayoutPrice* own_best = nullptr;               ///< of the machine alone, where one layout is for several
 
   const Layout& layout() const { return best.layout; }
-  std::size_t room() const { return room_bytes(problem); }
+  std::size_t room() const { return free_bytes(problem); }
   /// The recommended layout in another precision.
   LayoutPrice price_in(Precision precision) const;
   /// What a sentence about a layout that does not fit must not leave out; empty where it fits.
@@ -86,7 +86,7 @@ std::string certainty_text(const std::vector<PlanProblem>& machines);
 /// "12.3 %".
 std::string share_text(double part, double whole);
 /// "1.50 GiB", of what was computed.
-std::string real_bytes_text(double bytes);
+std::string rounded_bytes_text(double bytes);
 /// "tensor 2 x data 1 x pipeline 4".
 std::string mesh_text(const Layout& layout);
 /// Who sums gradients: "16 replicas", "8 context ranks", "8 ranks (2 replicas x context 4)".

@@ -258,12 +258,12 @@ std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpac
   if (std::optional<LayoutPrice> rounded = price_with_short_gradients(problem, price))
     found.push_back(mitigation_of("gradients sent in 16 bits (precision.gradient_reduction = \"compute\")",
                                   std::move(*rounded), price));
-  const auto place = [](const Mitigation& each) {
+  const auto order = [](const Mitigation& each) {
     return std::tuple(!each.relieves_bottleneck(), !each.helps(), !each.lacks.empty(), !each.condition.empty(),
                       -each.gain);
   };
   std::stable_sort(found.begin(), found.end(),
-                   [&](const Mitigation& a, const Mitigation& b) { return place(a) < place(b); });
+                   [&](const Mitigation& a, const Mitigation& b) { return order(a) < order(b); });
   return found;
 }
 

@@ -87,16 +87,16 @@ std::size_t least_bytes(const Asked& asked) {
 // "64", or "64 (does not fit: ...)".
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
-  return has_room(asked.problem, need) ? fmt::format("{}", size)
-                                       : fmt::format("{} ({} fit: needs {} per device, a device has {})", size,
-                                                     need > room_bytes(asked.problem) ? "does not" : "may not",
-                                                     need_text(asked.problem, need), room_text(asked.problem));
+  return fits(asked.problem, need) ? fmt::format("{}", size)
+                                   : fmt::format("{} ({} fit: needs {} per device, a device has {})", size,
+                                                 need > free_bytes(asked.problem) ? "does not" : "may not",
+                                                 need_text(asked.problem, need), free_text(asked.problem));
 }
 
 bool fits_on(const PlanProblem& problem, const LayoutSpace& space, Index devices) {
   Asked more{problem, space};
   set_devices(more, devices);
-  return problems(more.problem.cluster).empty() && has_room(problem, least_bytes(more));
+  return problems(more.problem.cluster).empty() && fits(problem, least_bytes(more));
 }
 
 bool has_one_of(const Accelerator& device, const std::vector<Precision>& asked) {
@@ -147,7 +147,7 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
   constexpr Index most_tried = 64;  // between a doubling that does not fit and one that does
   // No layout takes less than the states, each once.
   const double states = all_state_bytes(problem.model, space.precisions.front());
-  const auto least = static_cast<Index>(states / static_cast<double>(room_bytes(problem)));
+  const auto least = static_cast<Index>(states / static_cast<double>(free_bytes(problem)));
   for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
     const Index most = times * space.num_devices;
     if (most < least || !fits_on(problem, space, most))
@@ -167,7 +167,7 @@ std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, 
     return no_precision_report(problem.cluster.device, space.precisions).got;
   if (result.num_too_large > 0) {
     const Index devices = fewest_devices(problem, space);
-    return fmt::format("no layout fits: {}, a device has {}{}", smallest_text(problem, result), room_text(problem),
+    return fmt::format("no layout fits: {}, a device has {}{}", smallest_text(problem, result), free_text(problem),
                        devices > 0 ? fmt::format("; it fits on {} devices", devices) : "");
   }
   const std::string nearest = nearest_possible(problem, space);
@@ -183,7 +183,7 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
         .what = "no layout of this model fits this machine",
         .got = fmt::format("{}: {} {}", smallest_text(problem, result), result.rejections.front().layout.text(),
                            result.rejections.front().reason),
-        .wanted = fmt::format("at most {}", room_text(problem)),
+        .wanted = fmt::format("at most {}", free_text(problem)),
         .todo = fmt::format("use {}, devices with more memory, or a smaller micro-batch or sequence",
                             devices > 0 ? fmt::format("{} devices (a layout fits there)", devices) : "more devices")};
   }

@@ -83,7 +83,7 @@ Json machine_json(const PlanProblem& problem) {
           {"nodes", cluster.num_nodes},
           {"devices_per_node", cluster.devices_per_node},
           {"device_memory_bytes", cluster.device.memory_bytes},
-          {"free_bytes", room_bytes(problem)}};
+          {"free_bytes", free_bytes(problem)}};
 }
 
 Json model_json(const PlanProblem& problem) {
@@ -245,7 +245,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
   json.update(reasons_json(problem, space, result.ranking.front()));
   json["num_alike"] = result.num_alike;
-  json["told_apart"] = told_apart_share(problem.cluster);
+  json["resolution"] = resolution(problem.cluster);
   json["fewer_devices"] = result.fewer_devices ? price_json(problem, *result.fewer_devices) : Json();
   json["not_built"] = Json();
   if (result.not_built) {

@@ -77,7 +77,7 @@ std::string problem_of_curve_text(const PlanProblem& problem) {
                      problem.model_name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
-                     in_gib(room_bytes(problem)), problem.sequence_length, unfitted_line(problem.cluster.device));
+                     in_gib(free_bytes(problem)), problem.sequence_length, unfitted_line(problem.cluster.device));
 }
 
 // Nothing is priced as `other`: it has a column where a stage has some of it all the same.
@@ -144,7 +144,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
   const bool is_small = price.memory_bytes < static_cast<std::size_t>(gib);
   const auto in_unit = [&](std::size_t bytes) { return (is_small ? 1024 : 1) * in_gib(bytes); };
   text += fmt::format("  memory by stage, {} of {:.1f}\n    {:<8}", is_small ? "MiB" : "GiB",
-                      in_unit(room_bytes(problem)), "stage");
+                      in_unit(free_bytes(problem)), "stage");
   const std::vector<Category> categories = shown_categories(price);
   for (const Category category : categories)
     text += fmt::format(" {:>13}", to_string(category));
@@ -170,7 +170,7 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
   return fmt::format(
       "{} layouts differ by less than {:.0f} %, too little to be sure which is the fastest. The first one has {}.{}",
-      result.num_alike, 100 * told_apart_share(problem.cluster), simplest_text,
+      result.num_alike, 100 * resolution(problem.cluster), simplest_text,
       slower > equal_share ? fmt::format(" The fastest one is {:.1f} % faster: {}", 100 * slower, fastest.layout.text())
                            : "");
 }

@@ -52,8 +52,8 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// `device`, `nodes`, `devices_per_node`, `device_memory_bytes`, `free_bytes` (of a device), and where it is one size
 /// `devices` and `global_batch`; of several clusters `machines` has those of each. `ranking` and `rejections` have
 /// `most` entries at most; `not_built` is the layout of SearchResult with its `gain`, or null; `goals`, `plain_ideas`;
-/// of the answer `state_bytes`, `bottleneck`, `longest_beside_compute` and `changes`; `told_apart`, the relative
-/// difference from which on layouts are told apart. With the `points` of a curve, `points` and the goals along it.
+/// of the answer `state_bytes`, `bottleneck`, `longest_beside_compute` and `changes`; `resolution`, the smallest
+/// relative difference that a prediction resolves. With the `points` of a curve, `points` and the goals along it.
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
                         const std::vector<ScalePoint>& points = {});

@@ -242,16 +242,16 @@ class Pricer {
     return {.work = work, .tensor = in_forward + in_input + in_weight, .with_collectives = chunk.seconds};
   }
 
-  struct FullestStage {
+  struct LargestStage {
     double elements = 0;
     double blocks = 0;
     double unsharded = 0;  // elements that ZeRO does not shard, but for the optimizer
   };
 
-  FullestStage fullest_stage() const {
-    FullestStage fullest;
+  LargestStage largest_stage() const {
+    LargestStage fullest;
     for (const auto& stage : stages_) {
-      FullestStage mine;
+      LargestStage mine;
       for (const ChunkParts& chunk : stage) {
         mine.elements += elements(chunk);
         mine.blocks += chunk.blocks;
@@ -263,9 +263,9 @@ class Pricer {
     return fullest;
   }
 
-  // What follows or goes beside the pipeline's work: the step waits for the fullest stage.
+  // What follows or goes beside the pipeline's work: the step waits for the largest stage.
   PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
-    const FullestStage stage = fullest_stage();
+    const LargestStage stage = largest_stage();
     const double own = stage.elements / (layout_.zero_stage > 0 ? layout_.shards() * layout_.context : 1);
     PhaseSeconds result;
     result[Phase::optimizer] += traffic_seconds(
@@ -283,7 +283,7 @@ class Pricer {
   }
 
   // What shows of the collectives with the other replicas that go once a step.
-  double exchange_each_step(LayoutPrice& price, const std::vector<ChunkTimes>& busiest, const FullestStage& stage,
+  double exchange_each_step(LayoutPrice& price, const std::vector<ChunkTimes>& busiest, const LargestStage& stage,
                             double own) const {
     const AxisPlacement axis = shard_axis(layout_);
     double reduce = 0;

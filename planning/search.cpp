@@ -70,7 +70,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<Layout>& layo
     const std::size_t need = peak_bytes(memory_of_stages(problem, layout));
     if (result.smallest_bytes == 0 || need < result.smallest_bytes)
       result.smallest_bytes = need;
-    if (!has_room(problem, need)) {
+    if (!fits(problem, need)) {
       ++result.num_too_large;
       const auto known = found.too_large.find(mesh);
       if (known == found.too_large.end() || need < known->second.memory_bytes)
@@ -178,7 +178,7 @@ Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const
            (!space.only_runnable || why_not_runnable(price.layout).empty());
   };
   if (best && (price.step_seconds >= best->step_seconds ||
-               (price.step_seconds * (1 + told_apart_share(problem.cluster)) > best->step_seconds && is_in_space())))
+               (price.step_seconds * (1 + resolution(problem.cluster)) > best->step_seconds && is_in_space())))
     return not_the_answer(problem, price, *best);
   return {price.layout, Verdict::not_searched,
           fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
@@ -259,7 +259,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
 // Layouts with shorter steps are as good an answer as the fastest: the prediction does not tell them apart, and they
 // are as fast as wanted. Where none is, the fastest alone is the answer.
 double most_seconds(const PlanProblem& problem, const LayoutSpace& space, double fastest) {
-  const double most = fastest * (1 + told_apart_share(problem.cluster));
+  const double most = fastest * (1 + resolution(problem.cluster));
   if (space.most_step_seconds <= 0)
     return most;
   return std::min(most, std::nextafter(std::max(space.most_step_seconds, fastest), 2 * most));

@@ -26,7 +26,7 @@ std::vector<std::size_t> cut_dimensions(const Blocks& blocks) {
 }
 
 struct Corner {
-  Index place = 0;  // all of its coordinates in one number
+  Index key = 0;  // all of its coordinates in one number
   int sign = 1;
 };
 
@@ -39,7 +39,7 @@ void add_corners(const std::vector<std::size_t>& dimensions, const std::vector<I
     for (std::size_t i = 0; i < dimensions.size(); ++i) {
       const std::size_t d = dimensions[i];
       const bool is_end = (corner >> i & 1) != 0;
-      added.place = added.place * (shape[d] + 1) + start[d] + (is_end ? count[d] : 0);
+      added.key = added.key * (shape[d] + 1) + start[d] + (is_end ? count[d] : 0);
       added.sign *= is_end ? -1 : 1;
     }
     corners.push_back(added);
@@ -54,11 +54,11 @@ bool cover_alike(const Blocks& blocks, const std::vector<std::size_t>& dimension
   for (const StoredBlock* const block : blocks)
     add_corners(dimensions, shape, block->start, block->count, 1, corners);
   add_corners(dimensions, shape, std::vector<Index>(shape.size(), 0), shape, -1, corners);
-  std::ranges::sort(corners, {}, &Corner::place);
+  std::ranges::sort(corners, {}, &Corner::key);
   Index sum = 0;
   for (std::size_t i = 0; i < corners.size(); ++i) {
     sum += corners[i].sign;
-    if (i + 1 == corners.size() || corners[i + 1].place != corners[i].place)
+    if (i + 1 == corners.size() || corners[i + 1].key != corners[i].key)
       if (std::exchange(sum, 0) != 0)
         return false;
   }

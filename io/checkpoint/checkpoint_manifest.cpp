@@ -46,7 +46,7 @@ bool is_dataset_name(const std::string& name) {
 json block_to_json(const StoredBlock& block) {
   return {{"tensor", block.name},      {"dtype", to_string(block.type)}, {"global_shape", block.global_shape},
           {"start", block.start},      {"count", block.count},           {"file", block.file},
-          {"dataset", block.dataset},  {"offset", block.place.offset},   {"bytes", block.place.bytes},
+          {"dataset", block.dataset},  {"offset", block.extent.offset},  {"bytes", block.extent.bytes},
           {"xxh3_128", block.xxh3_128}};
 }
 
@@ -87,10 +87,10 @@ CheckpointInfo info_from_json(const json& root) {
 void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
   const std::size_t rank = block.global_shape.size();
   const auto fail = [&](const std::string& what) {
-    refuse_manifest(
-        path, fmt::format("tensor {}: {}", block.name, what),
-        fmt::format("shape ({}), start ({}), count ({}), {} bytes at {}", fmt::join(block.global_shape, ", "),
-                    fmt::join(block.start, ", "), fmt::join(block.count, ", "), block.place.bytes, block.place.offset));
+    refuse_manifest(path, fmt::format("tensor {}: {}", block.name, what),
+                    fmt::format("shape ({}), start ({}), count ({}), {} bytes at {}",
+                                fmt::join(block.global_shape, ", "), fmt::join(block.start, ", "),
+                                fmt::join(block.count, ", "), block.extent.bytes, block.extent.offset));
   };
   if (!is_dataset_name(block.dataset) || !is_dataset_name(block.name))
     fail("impossible name");
@@ -105,8 +105,8 @@ void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
       fail("an absurd size");
     elements *= block.global_shape[d];
   }
-  if (block.place.bytes != num_elements(block.count) * static_cast<Index>(size_of(block.type)) ||
-      block.place.offset < 0 || block.place.offset > file_bytes - block.place.bytes)
+  if (block.extent.bytes != num_elements(block.count) * static_cast<Index>(size_of(block.type)) ||
+      block.extent.offset < 0 || block.extent.offset > file_bytes - block.extent.bytes)
     fail("a block outside its file");
 }
 
@@ -124,11 +124,11 @@ void check_places(const std::vector<StoredBlock>& blocks, const Path& path) {
   std::vector<const StoredBlock*> sorted;
   for (const StoredBlock& block : blocks)
     sorted.push_back(&block);
-  const auto place_of = [](const StoredBlock* block) { return std::tie(block->file, block->place.offset); };
+  const auto place_of = [](const StoredBlock* block) { return std::tie(block->file, block->extent.offset); };
   std::ranges::sort(sorted, {}, place_of);
   for (std::size_t i = 1; i < sorted.size(); ++i)
     if (const StoredBlock& before = *sorted[i - 1];
-        before.file == sorted[i]->file && sorted[i]->place.offset - before.place.offset < before.place.bytes)
+        before.file == sorted[i]->file && sorted[i]->extent.offset - before.extent.offset < before.extent.bytes)
       refuse_manifest(path, "two blocks of a checkpoint share bytes of a file",
                       fmt::format("{}: datasets {} and {}", before.file, before.dataset, sorted[i]->dataset),
                       "bytes of its own for every block");

@@ -44,7 +44,7 @@ struct StoredBlock {
   std::vector<Index> count;
   std::string file;
   std::string dataset;
-  DatasetPlace place;
+  DatasetExtent extent;
   std::string xxh3_128;
 };
 

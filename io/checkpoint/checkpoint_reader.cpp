@@ -141,10 +141,10 @@ const InputFile& CheckpointReader::Data::file(const std::string& name) {
   InputFile input(path / name, ExitCode::checkpoint);
   check_size(path / name, static_cast<Index>(input.size()), stored->bytes);
   if (trusted.count(name) == 0) {
-    std::vector<DatasetPlace> places;
+    std::vector<DatasetExtent> extents;
     for (const std::size_t i : blocks_in[name])
-      places.push_back(manifest.blocks[i].place);
-    const std::string found = metadata_hash(input, places);
+      extents.push_back(manifest.blocks[i].extent);
+    const std::string found = metadata_hash(input, extents);
     if (found != stored->xxh3_128)
       refuse_checkpoint(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found,
                         stored->xxh3_128);
@@ -158,10 +158,10 @@ template <class Place, class See>
 void CheckpointReader::Data::read_pieces(const StoredBlock& block, const Place& place, const See& see) {
   const InputFile& input = file(block.file);
   Hasher hasher;
-  for (Index done = 0; done < block.place.bytes; done += read_piece_bytes) {
-    const auto bytes = static_cast<std::size_t>(std::min(read_piece_bytes, block.place.bytes - done));
+  for (Index done = 0; done < block.extent.bytes; done += read_piece_bytes) {
+    const auto bytes = static_cast<std::size_t>(std::min(read_piece_bytes, block.extent.bytes - done));
     unsigned char* const piece = place(done);
-    input.read_at(static_cast<std::size_t>(block.place.offset + done), piece, bytes);
+    input.read_at(static_cast<std::size_t>(block.extent.offset + done), piece, bytes);
     hasher.update(piece, bytes);
     see(piece, bytes);
   }
@@ -180,7 +180,7 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
 // Whatever size a manifest claims, it takes no more memory than a piece.
 void CheckpointReader::Data::verify_block(const StoredBlock& block) {
   cached_block = ~std::size_t{0};
-  cache.resize(static_cast<std::size_t>(std::min(read_piece_bytes, block.place.bytes)));
+  cache.resize(static_cast<std::size_t>(std::min(read_piece_bytes, block.extent.bytes)));
   const bool squares = block.name.starts_with(tensor_name(exp_avg_sq_group, ""));
   const double least = squares ? 0 : -std::numeric_limits<double>::max();
   bool finite = true;
@@ -275,7 +275,7 @@ void CheckpointReader::read(std::span<const WantedBox> boxes) const {
     }
     if (data_->cached_block != index) {
       data_->cached_block = ~std::size_t{0};
-      data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
+      data_->cache.resize(static_cast<std::size_t>(block.extent.bytes));
       data_->read_block(block, data_->cache.data());
       data_->cached_block = index;
     }

@@ -57,9 +57,9 @@ void check_space(const Path& directory, Index bytes, const KeptCheckpoints& kept
 
 }  // namespace
 
-ShardPlace own_file(int writer) { return {.file = shard_name(writer)}; }
+ShardSlot own_file(int writer) { return {.file = shard_name(writer)}; }
 
-ShardPlace shard_place(std::span<const Index> num_blocks, int writer, Index ranks_per_file) {
+ShardSlot shard_slot(std::span<const Index> num_blocks, int writer, Index ranks_per_file) {
   const std::span<const Index> group = group_of(num_blocks, writer, ranks_per_file);
   const auto in_group = static_cast<std::size_t>(writer % ranks_per_file);
   const std::span<const Index> before = group.first(in_group);
@@ -95,17 +95,17 @@ Path begin_checkpoint(const Path& directory, Index step, Index bytes, const Kept
   return partial;
 }
 
-std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks) {
+std::vector<StoredBlock> plan_shard(const ShardSlot& slot, std::span<const TensorBlock> blocks) {
   std::vector<StoredBlock> plan;
   for (const TensorBlock& block : blocks) {
     // Blocks of one tensor share its group; the number keeps them apart within a file.
-    const Index number = place.first_block + static_cast<Index>(plan.size());
+    const Index number = slot.first_block + static_cast<Index>(plan.size());
     plan.push_back({block.name,
                     block.type,
                     block.global_shape,
                     block.start,
                     block.count,
-                    place.file,
+                    slot.file,
                     fmt::format("{}/block-{}", block.name, number),
                     {},
                     {}});
@@ -113,12 +113,12 @@ std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const Ten
   return plan;
 }
 
-ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
+ShardRecord write_shard(const Path& partial, const ShardSlot& slot, std::span<const TensorBlock> blocks,
                         const std::stop_token& stop) {
-  ShardRecord record{{.name = place.file}, plan_shard(place, blocks)};
-  const Path path = partial / place.file;
+  ShardRecord record{{.name = slot.file}, plan_shard(slot, blocks)};
+  const Path path = partial / slot.file;
   try {
-    Hdf5Writer file(path, place.turn == 0 ? Hdf5Writer::Open::create : Hdf5Writer::Open::append);
+    Hdf5Writer file(path, slot.turn == 0 ? Hdf5Writer::Open::create : Hdf5Writer::Open::append);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (stop.stop_requested())
         throw Error(ExitCode::write,
@@ -126,15 +126,15 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
                      .where = path.string(),
                      .todo = "the run ended during the save and says why; older checkpoints are complete"});
       StoredBlock& stored = record.blocks[i];
-      stored.place = file.write(stored.dataset, stored.type, stored.count, blocks[i].data);
-      stored.xxh3_128 = xxh3_128(blocks[i].data, static_cast<std::size_t>(stored.place.bytes));
+      stored.extent = file.write(stored.dataset, stored.type, stored.count, blocks[i].data);
+      stored.xxh3_128 = xxh3_128(blocks[i].data, static_cast<std::size_t>(stored.extent.bytes));
     }
-    const std::vector<DatasetPlace> places = place.completes ? file.places() : std::vector<DatasetPlace>();
+    const std::vector<DatasetExtent> extents = slot.completes ? file.extents() : std::vector<DatasetExtent>();
     file.close();
-    if (place.completes) {
+    if (slot.completes) {
       const InputFile written(path, ExitCode::write);
       record.file.bytes = static_cast<Index>(written.size());
-      record.file.xxh3_128 = metadata_hash(written, places);
+      record.file.xxh3_128 = metadata_hash(written, extents);
     }
   } catch (...) {
     std::error_code ignored;

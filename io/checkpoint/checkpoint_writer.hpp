@@ -16,19 +16,19 @@ namespace espalier {
 
 /// Where the blocks of one writer go. Neighbours may share a file: they append to it one after the other, each when the
 /// one before has closed it, so no data pass through another rank.
-struct ShardPlace {
+struct ShardSlot {
   std::string file = "rank-00000.h5";
   Index first_block = 0;  ///< blocks that earlier turns have put into the file
   int turn = 0;           ///< 0 makes the file
   bool completes = true;  ///< the last turn of the file, which takes its checksum
 };
 
-/// The place of a writer with a file of its own.
-ShardPlace own_file(int writer);
+/// The slot of a writer with a file of its own.
+ShardSlot own_file(int writer);
 
-/// The place of writer w when rank r has num_blocks[r] blocks to write (none: it takes no turn) and each
+/// The slot of writer w when rank r has num_blocks[r] blocks to write (none: it takes no turn) and each
 /// `ranks_per_file` consecutive ranks share the file that is named after the first of them.
-ShardPlace shard_place(std::span<const Index> num_blocks, int writer, Index ranks_per_file);
+ShardSlot shard_slot(std::span<const Index> num_blocks, int writer, Index ranks_per_file);
 
 /// Turns of the file that needs most.
 int num_turns(std::span<const Index> num_blocks, Index ranks_per_file);
@@ -59,11 +59,11 @@ Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const 
                       const std::string& owner = {});
 
 /// What a writer is going to write where, without the places in the file and the checksums.
-std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks);
+std::vector<StoredBlock> plan_shard(const ShardSlot& slot, std::span<const TensorBlock> blocks);
 
 /// Writes the blocks into their file in the partial directory, closed and on disk. Calls no MPI: any thread may.
 /// @throws Error (write) with the file removed, also when it was asked to stop between two blocks.
-ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
+ShardRecord write_shard(const Path& partial, const ShardSlot& slot, std::span<const TensorBlock> blocks,
                         const std::stop_token& stop = {});
 
 /// Proves that each element has one writer, writes the manifest and publishes. An older checkpoint of the step is

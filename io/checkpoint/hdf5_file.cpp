@@ -19,7 +19,7 @@ namespace {
 using hdf5::Dataset, hdf5::Dataspace, hdf5::Object, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
     hdf5::create_parents, hdf5::file_creation, hdf5::stored_type, hdf5::to_extents;
 
-DatasetPlace dataset_place(hid_t dataset) {
+DatasetExtent dataset_extent(hid_t dataset) {
   return {static_cast<Index>(H5Dget_offset(dataset)), static_cast<Index>(H5Dget_storage_size(dataset))};
 }
 
@@ -83,8 +83,8 @@ void Hdf5Writer::discard() noexcept {
   std::filesystem::remove(path_, ignored);
 }
 
-DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const std::vector<Index>& shape,
-                               const void* data) {
+DatasetExtent Hdf5Writer::write(const std::string& name, ScalarType type, const std::vector<Index>& shape,
+                                const void* data) {
   const auto turn = enter();
   ESPALIER_ASSERT(file_ >= 0, "the file is closed");
   const auto extents = to_extents(shape);
@@ -100,27 +100,27 @@ DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const s
   Dataset dataset(H5Dcreate2(file_, name.c_str(), stored_type(type), space, H5P_DEFAULT, creation, H5P_DEFAULT));
   if (dataset < 0 || H5Dwrite(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
-  const DatasetPlace place = dataset_place(dataset);
+  const DatasetExtent extent = dataset_extent(dataset);
   if (!dataset.close())
     hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
   if (const int descriptor = descriptor_of(file_); descriptor >= 0)
-    write_behind_.wrote(descriptor, place.offset + place.bytes);
-  return place;
+    write_behind_.wrote(descriptor, extent.offset + extent.bytes);
+  return extent;
 }
 
-std::vector<DatasetPlace> Hdf5Writer::places() const {
+std::vector<DatasetExtent> Hdf5Writer::extents() const {
   const auto turn = enter();
-  std::vector<DatasetPlace> places;
+  std::vector<DatasetExtent> extents;
   // Over the links: the signature of H5Ovisit differs between versions of HDF5.
   const auto visit = [](hid_t file, const char* name, const H5L_info_t*, void* client) -> herr_t {
     const Object object(H5Oopen(file, name, H5P_DEFAULT));
     if (object >= 0 && H5Iget_type(object) == H5I_DATASET)
-      static_cast<std::vector<DatasetPlace>*>(client)->push_back(dataset_place(object));
+      static_cast<std::vector<DatasetExtent>*>(client)->push_back(dataset_extent(object));
     return object < 0 ? -1 : 0;
   };
-  if (H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &places) < 0)
+  if (H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &extents) < 0)
     hdf5::throw_write_error("cannot read a checkpoint file that is being written", path_);
-  return places;
+  return extents;
 }
 
 void Hdf5Writer::close() {

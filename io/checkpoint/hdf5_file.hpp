@@ -27,7 +27,7 @@ class WriteBehind {
 };
 
 /// A contiguous dataset as it lies in its file.
-struct DatasetPlace {
+struct DatasetExtent {
   Index offset = 0;  ///< of the first byte in the file
   Index bytes = 0;
 };
@@ -46,10 +46,10 @@ class Hdf5Writer {
   ~Hdf5Writer();
 
   /// Writes a dataset of that shape; groups in its name ("a/b") are made on the way.
-  DatasetPlace write(const std::string& name, ScalarType type, const std::vector<Index>& shape, const void* data);
+  DatasetExtent write(const std::string& name, ScalarType type, const std::vector<Index>& shape, const void* data);
 
   /// Of all datasets in the file.
-  std::vector<DatasetPlace> places() const;
+  std::vector<DatasetExtent> extents() const;
 
   /// Closes and makes the file durable: HDF5 itself never calls fsync.
   void close();

@@ -77,7 +77,7 @@ PartialDirectory::PartialDirectory(const Path& directory) {
   require_new_directory(directory);
   directory_ = resolved(directory);
   partial_ = directory_.string() + ".espalier.partial";  // a name that nobody else gives
-  place_ = partial_;
+  current_ = partial_;
   parents_ = missing_parents(directory_);
   try {
     create();
@@ -111,11 +111,11 @@ PartialDirectory::~PartialDirectory() {
 void PartialDirectory::remove() noexcept {
   std::error_code ignored;
   if (is_ours_) {
-    remove_all_in(place_);
+    remove_all_in(current_);
     if (was_there_)
-      std::filesystem::rename(place_, directory_, ignored);
+      std::filesystem::rename(current_, directory_, ignored);
     else
-      std::filesystem::remove(place_, ignored);
+      std::filesystem::remove(current_, ignored);
   }
   for (const Path& parent : parents_)
     std::filesystem::remove(parent, ignored);
@@ -126,7 +126,7 @@ void PartialDirectory::publish() {
   if (stands_there(directory_))
     require_new_directory(directory_);  // somebody was faster
   rename_directory(partial_, directory_);
-  place_ = directory_;
+  current_ = directory_;
   sync_directory(directory_.parent_path());
   is_published_ = true;
 }

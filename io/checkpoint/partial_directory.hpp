@@ -36,7 +36,7 @@ class PartialDirectory {
 
   Path directory_;  // without links
   Path partial_;
-  Path place_;              // one of both: where it lies now
+  Path current_;            // one of both: where it lies now
   bool was_there_ = false;  // directory_, empty
   bool is_ours_ = false;    // partial_
   bool is_published_ = false;

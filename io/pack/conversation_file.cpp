@@ -93,10 +93,10 @@ void ConversationFile::write_rows() {
       free_tokens -= lengths[at];
       part.tokens.resize(static_cast<std::size_t>(lengths[at]));
       part.loss_mask.resize(part.tokens.size());
-      const Index place = bytes_aside * begins_[at];
+      const Index offset = bytes_aside * begins_[at];
       const auto token_bytes = part.tokens.size() * sizeof(TokenId);
-      aside_.read_at(place, reinterpret_cast<char*>(part.tokens.data()), token_bytes);
-      aside_.read_at(place + static_cast<Index>(token_bytes), reinterpret_cast<char*>(part.loss_mask.data()),
+      aside_.read_at(offset, reinterpret_cast<char*>(part.tokens.data()), token_bytes);
+      aside_.read_at(offset + static_cast<Index>(token_bytes), reinterpret_cast<char*>(part.loss_mask.data()),
                      part.loss_mask.size());
       writer_.append(part.tokens, part.loss_mask);
       if (conversation != rows[row].back())

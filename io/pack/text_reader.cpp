@@ -65,8 +65,8 @@ class PlainReader : public TextReader {
         splitter_begin_(begin.offset),
         spool_(directory),
         splitter_(separator, [this](Document document) {
-          for (Index* const place : {&document.begin, &document.end, &document.text_begin, &document.text_end})
-            *place += splitter_begin_;
+          for (Index* const offset : {&document.begin, &document.end, &document.text_begin, &document.text_end})
+            *offset += splitter_begin_;
           closed_.push_back(document);
         }) {}
 
@@ -124,8 +124,8 @@ class PlainReader : public TextReader {
 
   void take_closed(TextBlock& block) {
     for (Document document : closed_) {
-      for (Index* const place : {&document.begin, &document.end, &document.text_begin, &document.text_end})
-        *place -= begin_;
+      for (Index* const offset : {&document.begin, &document.end, &document.text_begin, &document.text_end})
+        *offset -= begin_;
       block.documents.push_back(document);
     }
     block.bytes = buffer_.take(closed_bytes());

@@ -21,7 +21,7 @@
 #include "io/input_limits.hpp"
 #include "io/machine.hpp"
 #include "io/pack/json_text.hpp"
-#include "io/records/run_place.hpp"
+#include "io/records/run_location.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
@@ -70,14 +70,14 @@ RunDirectory::RemoveUnlessBegun::~RemoveUnlessBegun() {
 }
 
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
-  require_place_for_a_run(path_);
+  require_allowed_location(path_);
   make_directory();
   take_ownership();
   const std::optional<std::string> known = known_id();
   id_ = known.value_or(new_owner());
   require_only_files_of_a_run(path_, previous_ || known);
   require_no_copy();
-  require_writable_places(path_, id_);
+  require_writable_directories(path_, id_);
   describe_lost();
   describe_unfinished();
 }

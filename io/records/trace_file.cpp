@@ -90,7 +90,7 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
   if (category == nullptr)
     return std::nullopt;
   const nlohmann::json& args = object_field(json, "args");
-  const RealRange microseconds{.min = -1e15, .max = 1e15};  // thirty years
+  const NumberRange microseconds{.min = -1e15, .max = 1e15};  // thirty years
   const double begin = field<double>(json, "ts", microseconds) * 1e-6;
   return TimelineEvent{
       .name = field<std::string>(json, "name"),
@@ -98,7 +98,7 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
       .chunk = field<int>(args, "chunk"),
       .microbatch = field<int>(args, "microbatch"),
       .begin = begin,
-      .end = begin + field<double>(json, "dur", RealRange{.min = 0, .max = 1e15}) * 1e-6,
+      .end = begin + field<double>(json, "dur", NumberRange{.min = 0, .max = 1e15}) * 1e-6,
       .track = std::min(field<int>(json, "tid", IntegerRange{.min = 0}) % 1000 / threads_per_track, num_tracks - 1),
       .step = field<Index>(args, "step")};
 }

@@ -139,7 +139,7 @@ class WordCache {
   std::span<const TokenId> find(std::string_view word, std::uint64_t owner) {
     if (owner != owner_)
       clear(owner);
-    slot_ = &slots_[place(word)];
+    slot_ = &slots_[hash_slot(word)];
     if (slot_->num_tokens == 0 || slot_->word_size != word.size() ||
         std::memcmp(slot_->word.data(), word.data(), word.size()) != 0)
       return {};
@@ -171,7 +171,7 @@ class WordCache {
     owner_ = owner;
   }
 
-  static std::size_t place(std::string_view word) {
+  static std::size_t hash_slot(std::string_view word) {
     std::uint64_t hash = word.size();
     for (std::size_t i = 0; i < word.size(); i += 8) {
       std::uint64_t part = 0;

@@ -73,7 +73,7 @@ void check_roles(const ChatTemplate& chat, std::span<const ChatMessage> messages
     if (role != "system" && role != "user" && role != "assistant")
       throw ChatError(fmt::format("message {} has the role \"{}\"; wanted system, user or assistant", i + 1,
                                   printable_line(role.substr(0, 40))));
-    if (role == "system" && chat.system_place == ChatTemplate::System::refused)
+    if (role == "system" && chat.system_position == ChatTemplate::System::refused)
       throw ChatError(fmt::format("message {}: the {} template takes no system message", i + 1, chat.kind));
   }
 }
@@ -101,12 +101,12 @@ std::vector<ChatPart> ChatTemplate::render(std::span<const ChatMessage> messages
   const auto content_of = [](const Turn& turn, std::string_view content) {
     return turn.trims ? stripped_content(content) : content;
   };
-  if (first_system && system_place == System::turn)
+  if (first_system && system_position == System::turn)
     add(parts, system.begin + before_first_system + std::string(content_of(system, *first_system)) + system.end, false);
 
   const std::size_t question = messages.empty() ? 0 : last_question(messages);
   const auto system_before = [&](std::size_t i) {  // is it in the user's message?
-    switch (system_place) {
+    switch (system_position) {
       case System::first_user: return i == 0;
       case System::last_user: return i == question;
       case System::ending_user: return i + 1 == messages.size();

@@ -47,7 +47,7 @@ struct ChatTemplate {
   Turn assistant = {};
   std::string before_answer = {};  ///< is part of the answer
   std::string after_answer = {};   ///< follows the answer's end, and is no part of it
-  System system_place = System::turn;
+  System system_position = System::turn;
   std::optional<std::string> default_system = {};  ///< of a conversation without a system message
   std::string before_first_system = {};            ///< stands before its content
   bool alternates = false;                         ///< user and assistant take turns

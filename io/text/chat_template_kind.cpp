@@ -148,7 +148,7 @@ ChatTemplate::System mistral_system(const JinjaTags& tags) {
   if (!has(tags, "+system_message+"))
     return refused;
   require_part(tags, "+system_message+'\n\n'+message['content']+");
-  return one_of(tags, "a system message", mistral_systems, &SystemTag::tag).place;
+  return one_of(tags, "a system message", mistral_systems, &SystemTag::tag).position;
 }
 
 ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::string& eos) {
@@ -159,16 +159,16 @@ ChatTemplate mistral(const JinjaTags& tags, const std::string& bos, const std::s
   const std::string user_begin = mark_of(tags, "[INST]");
   const std::string user_end = mark_of(tags, "[/INST]");
   require_part(tags, fmt::format("'{}'+message['content']+'{}'", user_begin, user_end));
-  const ChatTemplate::System place = mistral_system(tags);
+  const ChatTemplate::System position = mistral_system(tags);
   ChatTemplate chat{.kind = "Mistral",
                     .conversation_begin = bos,
                     .user = {user_begin, user_end},
                     .assistant = {"", eos, answer.trims},
                     .before_answer = answer.before,
                     .after_answer = answer.after,
-                    .system_place = place,
+                    .system_position = position,
                     .alternates = has(tags, "mustalternate") || has(tags, "must alternate")};
-  if (place == ChatTemplate::System::turn) {
+  if (position == ChatTemplate::System::turn) {
     chat.system.begin = mark_of(tags, "[SYSTEM_PROMPT]");
     chat.system.end = mark_of(tags, "[/SYSTEM_PROMPT]");
   }

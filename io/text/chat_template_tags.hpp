@@ -38,7 +38,7 @@ inline constexpr AnswerTag mistral_answers[] = {{"{{message['content']+eos_token
 /// Where they write the system message into what a user says.
 struct SystemTag {
   std::string_view tag;
-  ChatTemplate::System place;
+  ChatTemplate::System position;
 };
 inline constexpr SystemTag mistral_systems[] = {
     {"{%ifloop.firstandsystem_messageisdefined%}", ChatTemplate::System::first_user},

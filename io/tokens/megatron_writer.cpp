@@ -78,8 +78,8 @@ MegatronWriter::MegatronWriter(const MegatronPair& pair, Index bytes_per_token, 
       tokens_(pair.tokens, megatron_tokens_mark) {
   ESPALIER_ASSERT(bytes_per_token == 2 || bytes_per_token == 4,
                   fmt::format("tokens of {} bytes are not written", bytes_per_token));
-  const std::string place = header();  // the content comes last
-  index_.write(place.data(), place.size());
+  const std::string blank = header();  // the content comes last
+  index_.write(blank.data(), blank.size());
 }
 
 std::string MegatronWriter::header() const {

@@ -70,9 +70,9 @@ void TokenSubset::for_each_piece(Index first, std::size_t size, const Visit& vis
 }
 
 Index TokenSubset::place_in_file(Index position) const {
-  Index place = 0;
-  for_each_piece(position, 1, [&](Index in_file, std::size_t, std::size_t) { place = in_file; });
-  return place;
+  Index offset = 0;
+  for_each_piece(position, 1, [&](Index in_file, std::size_t, std::size_t) { offset = in_file; });
+  return offset;
 }
 
 void TokenSubset::read(Index first, std::span<TokenId> tokens) const {
@@ -195,7 +195,7 @@ SampleIndex::Window SampleIndex::window(Index sample) const {
           (sample - first_sample) * options_.sequence_length};
 }
 
-SampleIndex::Place SampleIndex::place(Index sample) const {
+SampleIndex::Location SampleIndex::locate(Index sample) const {
   const Window from = window(sample);
   return {&from.file->file(), from.file->place_in_file(from.first)};
 }

@@ -89,11 +89,11 @@ class SampleIndex {
   void read(Index sample, TokenId* inputs, TokenId* targets, int* positions = nullptr) const;
 
   /// Where a sample's first token stands.
-  struct Place {
+  struct Location {
     const TokenFile* file = nullptr;
     Index first_token = 0;
   };
-  Place place(Index sample) const;
+  Location locate(Index sample) const;
 
  private:
   struct Window {

@@ -73,9 +73,9 @@ std::pair<const SampleIndex*, Index> TokenLoader::find(Index global_sample) cons
   return {&set, permuted_index(seed, draw.index_in_set / n, draw.index_in_set % n, n)};
 }
 
-SampleIndex::Place TokenLoader::place(Index global_sample) const {
+SampleIndex::Location TokenLoader::locate(Index global_sample) const {
   const auto [set, sample] = find(global_sample);
-  return set->place(sample);
+  return set->locate(sample);
 }
 
 Batch TokenLoader::batch(Index position, Index microbatch) const {

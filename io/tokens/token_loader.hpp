@@ -55,7 +55,7 @@ class TokenLoader {
   bool all_targets_count() const;  ///< else valid_tokens() is the most that may
 
   /// Where the tokens of a global sample come from.
-  SampleIndex::Place place(Index global_sample) const;
+  SampleIndex::Location locate(Index global_sample) const;
 
   /// Micro-batch `microbatch` of this replica, of the step whose first global sample is `position`.
   Batch batch(Index position, Index microbatch) const;

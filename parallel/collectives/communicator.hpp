@@ -99,7 +99,7 @@ class Communicator {
 
   /// Keeps the progress of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
-  void keep_progress_in(RankProgress* place) const { state_->context->rank_progress.keep_in(place); }
+  void keep_progress_in(RankProgress* target) const { state_->context->rank_progress.keep_in(target); }
   /// All that observe this rank; among them:
   StepObservers& observers() const { return state_->context->observers; }
   ProgressWriter& rank_progress() const { return state_->context->rank_progress; }

@@ -48,8 +48,8 @@ std::vector<std::string> gather_texts(const Communicator& communicator, const st
       texts.emplace_back(static_cast<std::size_t>(size), '\0');
     texts[0] = text;
     for (int peer = 1; peer < communicator.size(); ++peer) {
-      std::string& place = texts[static_cast<std::size_t>(peer)];
-      messages.receive(place.data(), place.size(), peer, tags::gather_texts);
+      std::string& theirs = texts[static_cast<std::size_t>(peer)];
+      messages.receive(theirs.data(), theirs.size(), peer, tags::gather_texts);
     }
   } else {
     messages.send(text.data(), text.size(), 0, tags::gather_texts);

@@ -27,8 +27,8 @@ std::vector<int> peers_of(const RankProgress& progress, std::span<const RankProg
   if (!peers.empty() || progress.waited_for.communicator == 0)
     return peers;
   for (const RankProgress& other : all)
-    if (std::any_of(other.collectives.begin(), other.collectives.end(), [&](const RankProgress::Collectives& place) {
-          return place.communicator == progress.waited_for.communicator && place.begun < progress.waited_for.begun;
+    if (std::any_of(other.collectives.begin(), other.collectives.end(), [&](const RankProgress::Collectives& slot) {
+          return slot.communicator == progress.waited_for.communicator && slot.begun < progress.waited_for.begun;
         }))
       peers.push_back(other.rank);
   return peers;

@@ -31,21 +31,21 @@ void copy_peers(RankProgress& progress, std::span<const int> world_ranks) {
 
 // A reader that finds `writes` odd, or changed while it copied, copies again.
 template <class F>
-void write_to(RankProgress& place, const F& change) {
-  const std::atomic_ref<std::uint32_t> writes(place.writes);
+void write_to(RankProgress& progress, const F& change) {
+  const std::atomic_ref<std::uint32_t> writes(progress.writes);
   writes.store(writes.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  change(place);
-  place.alive = system_seconds();
+  change(progress);
+  progress.alive = system_seconds();
   writes.store(writes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 /// Of the communicator, or a free one; nullptr: there is none.
-RankProgress::Collectives* place_of(RankProgress& progress, std::uint32_t communicator) {
+RankProgress::Collectives* slot_of(RankProgress& progress, std::uint32_t communicator) {
   for (const std::uint32_t wanted : {communicator, 0u})
-    for (RankProgress::Collectives& place : progress.collectives)
-      if (place.communicator == wanted)
-        return &place;
+    for (RankProgress::Collectives& slot : progress.collectives)
+      if (slot.communicator == wanted)
+        return &slot;
   return nullptr;
 }
 
@@ -66,7 +66,7 @@ ProgressWriter& ProgressWriter::operator=(const ProgressWriter& other) {
   if (this == &other)
     return *this;
   own_ = other.own_;
-  place_ = other.place_ == &other.own_ ? &own_ : other.place_;
+  kept_ = other.kept_ == &other.own_ ? &own_ : other.kept_;
   host_waits_ = other.host_waits_;
   stream_waits_ = other.stream_waits_;
   stream_wait_ = other.stream_wait_;
@@ -76,15 +76,15 @@ ProgressWriter& ProgressWriter::operator=(const ProgressWriter& other) {
 template <class F>
 void ProgressWriter::write(const F& change) {
   const std::lock_guard lock(mutex_);
-  write_to(*place_, change);
+  write_to(*kept_, change);
 }
 
-void ProgressWriter::keep_in(RankProgress* place) {
+void ProgressWriter::keep_in(RankProgress* wanted) {
   const std::lock_guard lock(mutex_);
-  RankProgress* const target = place == nullptr ? &own_ : place;
-  if (target == place_)
+  RankProgress* const target = wanted == nullptr ? &own_ : wanted;
+  if (target == kept_)
     return;
-  const RankProgress known = *std::exchange(place_, target);
+  const RankProgress known = *std::exchange(kept_, target);
   write_to(*target, [&](RankProgress& progress) {
     const std::uint32_t writes = progress.writes;
     progress = known;
@@ -138,9 +138,9 @@ void ProgressWriter::wait_ends() {
 
 void ProgressWriter::collective_begins(std::uint32_t communicator, std::uint64_t number) {
   write([&](RankProgress& progress) {
-    RankProgress::Collectives* const place = place_of(progress, communicator);
-    if (place != nullptr)  // else there are more communicators than places
-      *place = {communicator, static_cast<std::uint32_t>(number)};
+    RankProgress::Collectives* const slot = slot_of(progress, communicator);
+    if (slot != nullptr)  // else there are more communicators than slots
+      *slot = {communicator, static_cast<std::uint32_t>(number)};
   });
 }
 
@@ -150,9 +150,9 @@ void ProgressWriter::collective_waits(std::uint32_t communicator, std::uint64_t 
 
 void ProgressWriter::communicator_ends(std::uint32_t communicator) {
   write([&](RankProgress& progress) {
-    for (RankProgress::Collectives& place : progress.collectives)
-      if (place.communicator == communicator)
-        place = {};
+    for (RankProgress::Collectives& slot : progress.collectives)
+      if (slot.communicator == communicator)
+        slot = {};
   });
 }
 

@@ -30,18 +30,18 @@ int slots_together(const PipelineShape& shape, int stage) {
 std::vector<int> interleaved_slots(const PipelineShape& shape, int stage) {
   const int p = shape.stages;
   const int round = p * shape.chunks;
-  const auto passes = [&](int n, int place) { return n / round * p + std::clamp(n % round - place, 0, p); };
+  const auto passes = [&](int n, int offset) { return n / round * p + std::clamp(n % round - offset, 0, p); };
   const int ahead = warm_up_forwards(shape, stage) + 1;  // forward passes before the first backward
   std::vector<int> slots;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    const int forward_place = chunk * p;
-    const int backward_place = (shape.chunks - 1 - chunk) * p;
+    const int forward_offset = chunk * p;
+    const int backward_offset = (shape.chunks - 1 - chunk) * p;
     // Most are held when a run of forwards ends, or just before backwards begin.
-    const int run_ends = ((forward_place + p - ahead) % round + round) % round;
+    const int run_ends = ((forward_offset + p - ahead) % round + round) % round;
     int most = 0;
-    for (const int done : {0, backward_place, run_ends})
-      most = std::max(most,
-                      std::min(passes(ahead + done, forward_place), shape.microbatches) - passes(done, backward_place));
+    for (const int done : {0, backward_offset, run_ends})
+      most = std::max(
+          most, std::min(passes(ahead + done, forward_offset), shape.microbatches) - passes(done, backward_offset));
     slots.push_back(most);
   }
   return slots;

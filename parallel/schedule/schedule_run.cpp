@@ -62,7 +62,7 @@ class AbstractWorld {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t to_index(int rank) { return static_cast<std::size_t>(rank); }
 
   void add_groups(int count, int size) {
     for (int i = 0; i < count; ++i)
@@ -71,20 +71,23 @@ class AbstractWorld {
 
   /// The group that has to be there, or nullptr.
   Group* group_of(int rank, const Operation& operation) {
-    const PerAxis place = layout_.coordinates(rank);
+    const PerAxis coordinates = layout_.coordinates(rank);
     switch (operation.kind) {
       case OperationKind::reduce:
       case OperationKind::gather_weights:
-        return &groups_[at(num_tp_groups_ + place[Axis::pp] * layout_.degree(Axis::tp) + place[Axis::tp])];
-      case OperationKind::tied_reduce: return &groups_[at(num_tp_groups_ + num_sum_groups_ + place[Axis::tp])];
+        return &groups_[to_index(num_tp_groups_ + coordinates[Axis::pp] * layout_.degree(Axis::tp) +
+                                 coordinates[Axis::tp])];
+      case OperationKind::tied_reduce:
+        return &groups_[to_index(num_tp_groups_ + num_sum_groups_ + coordinates[Axis::tp])];
       case OperationKind::optimizer: return &groups_.back();
       default:
-        return operation.tensor == TensorCollectives{} ? nullptr : &groups_[at(layout_.group_index(rank, Axis::tp))];
+        return operation.tensor == TensorCollectives{} ? nullptr
+                                                       : &groups_[to_index(layout_.group_index(rank, Axis::tp))];
     }
   }
 
   Channel& channel(int from, int to, OperationKind send_kind) {
-    const auto ends = static_cast<std::size_t>(from) * ranks_.size() + at(to);
+    const auto ends = static_cast<std::size_t>(from) * ranks_.size() + to_index(to);
     return channels_[2 * ends + (send_kind == OperationKind::send_gradients ? 1 : 0)];
   }
 
@@ -97,16 +100,16 @@ class AbstractWorld {
 
   /// The rank has nothing before its next operation: it can start now, or waits.
   void arrive_at_next(int rank) {
-    const PipelineSchedule& list = *ranks_[at(rank)];
-    if (num_run_[at(rank)] == list.size())
+    const PipelineSchedule& list = *ranks_[to_index(rank)];
+    if (num_run_[to_index(rank)] == list.size())
       return;
-    const Operation& next = list[num_run_[at(rank)]];
+    const Operation& next = list[num_run_[to_index(rank)]];
     if (is_receive(next.kind))
       take_message(rank_of_stage(rank, next.peer), rank, next.kind);
     else if (Group* group = group_of(rank, next))
       join(*group, rank);
     else
-      ready_.emplace(free_at_[at(rank)], rank);
+      ready_.emplace(free_at_[to_index(rank)], rank);
   }
 
   void take_message(int sender, int receiver, OperationKind receive_kind) {
@@ -114,12 +117,12 @@ class AbstractWorld {
     from.receiver_waits = from.arrivals.empty();
     if (from.receiver_waits)
       return;
-    ready_.emplace(std::max(free_at_[at(receiver)], from.arrivals.front()), receiver);
+    ready_.emplace(std::max(free_at_[to_index(receiver)], from.arrivals.front()), receiver);
     from.arrivals.pop_front();
   }
 
   void join(Group& group, int rank) {
-    group.latest = group.waiting.empty() ? free_at_[at(rank)] : std::max(group.latest, free_at_[at(rank)]);
+    group.latest = group.waiting.empty() ? free_at_[to_index(rank)] : std::max(group.latest, free_at_[to_index(rank)]);
     group.waiting.push_back(rank);
     if (static_cast<int>(group.waiting.size()) < group.size)
       return;
@@ -129,8 +132,8 @@ class AbstractWorld {
   }
 
   ScheduleEvent execute(double start, int rank) {
-    const std::size_t index = num_run_[at(rank)]++;
-    const Operation& operation = (*ranks_[at(rank)])[index];
+    const std::size_t index = num_run_[to_index(rank)]++;
+    const Operation& operation = (*ranks_[to_index(rank)])[index];
     const int stage = layout_.coordinates(rank)[Axis::pp];
     double end = start;
     if (is_send(operation.kind)) {
@@ -142,7 +145,7 @@ class AbstractWorld {
     } else if (!is_receive(operation.kind) && costs_.compute) {
       end += costs_.compute(stage, operation);
     }
-    free_at_[at(rank)] = end;
+    free_at_[to_index(rank)] = end;
     return {.rank = rank, .index = index, .start = start, .end = end};
   }
 

@@ -133,9 +133,9 @@ TEST_F(BlendedLoaderTest, samples_of_a_far_step_are_found_and_placed) {
   const TokenLoader ours = loader(options(1, 1), {0.123456, 0.5, 0.376544});
   for (const Index sample : {Index{100'000'000}, Index{1} << 40}) {
     const Batch batch = ours.batch(sample, 0);
-    const SampleIndex::Place place = ours.place(sample);
+    const SampleIndex::Location location = ours.locate(sample);
     std::vector<TokenId> token(1);
-    place.file->read(place.first_token, token);
+    location.file->read(location.first_token, token);
     EXPECT_EQ(batch.inputs[0], token[0]);
   }
 }

@@ -117,6 +117,6 @@ TEST(CheckpointCoverage, blocks_lie_apart_in_their_file) {
   const TemporaryDirectory directory;
   const Path path = save(directory.path(), 1);
   Manifest manifest = parse_manifest(read_bytes(path / "manifest.json"), path);
-  manifest.blocks[1].place.offset = manifest.blocks[0].place.offset + 8;
+  manifest.blocks[1].extent.offset = manifest.blocks[0].extent.offset + 8;
   expect_error(ExitCode::checkpoint, {"share bytes"}, [&] { parse_manifest(to_text(manifest), path); });
 }

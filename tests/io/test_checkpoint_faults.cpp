@@ -68,7 +68,7 @@ TEST(CheckpointFaults, damaged_data_are_named) {
   const Path path = save(directory / "c", 1);
   std::string bytes = read_bytes(path / "rank-00000.h5");
   const StoredBlock block = parse_manifest(read_bytes(path / manifest_name), path).blocks.at(0);
-  bytes[static_cast<std::size_t>(block.place.offset) + 5] ^= 1;
+  bytes[static_cast<std::size_t>(block.extent.offset) + 5] ^= 1;
   write_bytes(path / "rank-00000.h5", bytes);
   const CheckpointReader reader(path);
   std::vector<double> bias(3);

@@ -50,11 +50,11 @@ class CheckpointHostile : public ::testing::Test {
     Manifest manifest;
     manifest.info = info_of(1);
     const auto bytes = static_cast<Index>(std::filesystem::file_size(file_path()));
-    const DatasetPlace place{offset_ == HADDR_UNDEF ? 0 : static_cast<Index>(offset_), 96};
-    manifest.files = {{"rank-00000.h5", bytes, metadata_hash(InputFile(file_path(), ExitCode::checkpoint), {place})}};
+    const DatasetExtent extent{offset_ == HADDR_UNDEF ? 0 : static_cast<Index>(offset_), 96};
+    manifest.files = {{"rank-00000.h5", bytes, metadata_hash(InputFile(file_path(), ExitCode::checkpoint), {extent})}};
     const std::vector<char> zeros(96);
     manifest.blocks = {
-        {"w", ScalarType::fp32, {24}, {0}, {24}, "rank-00000.h5", dataset, place, xxh3_128(zeros.data(), 96)}};
+        {"w", ScalarType::fp32, {24}, {0}, {24}, "rank-00000.h5", dataset, extent, xxh3_128(zeros.data(), 96)}};
     return manifest;
   }
 
@@ -67,11 +67,11 @@ class CheckpointHostile : public ::testing::Test {
     EXPECT_EQ(found, std::vector<float>(24, 7));  // not a byte of another file was delivered
   }
 
-  // Whatever HDF5 would make of the file: its own bytes at the place of the manifest are read, or it is refused.
+  // Whatever HDF5 would make of the file: its own bytes at the extent of the manifest are read, or it is refused.
   void expect_own_bytes_or_refused(const char* what) {
     const Manifest lie = manifest();
     write_bytes(path_ / "manifest.json", to_text(lie));
-    const std::string own = read_bytes(file_path()).substr(static_cast<std::size_t>(lie.blocks[0].place.offset), 96);
+    const std::string own = read_bytes(file_path()).substr(static_cast<std::size_t>(lie.blocks[0].extent.offset), 96);
     std::string found(96, 'x');
     try {
       const CheckpointReader reader(path_);
@@ -102,7 +102,7 @@ TEST_F(CheckpointHostile, the_plain_case_loads) {
 }
 
 // The manifest says which bytes of a shard are data, and its checksums that they are the right ones. What HDF5 would
-// follow from there, to another place or another file, is never looked at.
+// follow from there, to another extent or another file, is never looked at.
 TEST_F(CheckpointHostile, what_a_shard_says_to_hdf5_leads_nowhere) {
   const auto external = [&](hid_t file) {
     const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
@@ -216,8 +216,8 @@ TEST_F(CheckpointHostile, manifests_that_lie) {
   with_block([](StoredBlock& b) { b.start = {-1}; }, "outside its tensor");
   with_block([](StoredBlock& b) { b.start = {0x7fffffffffffffff}; }, "outside its tensor");
   with_block([](StoredBlock& b) { b.start = {0, 0}; }, "disagree");
-  with_block([](StoredBlock& b) { b.place.offset = 1 << 30; }, "outside its file");
-  with_block([](StoredBlock& b) { b.place.bytes = 92; }, "outside its file");
+  with_block([](StoredBlock& b) { b.extent.offset = 1 << 30; }, "outside its file");
+  with_block([](StoredBlock& b) { b.extent.bytes = 92; }, "outside its file");
   with_block([](StoredBlock& b) { b.file = "rank-00001.h5"; }, "files of its list");
   with_block([](StoredBlock& b) { b.dataset = "/w"; }, "impossible name");
   with_block(

@@ -65,10 +65,10 @@ Path save_cut_tensor(const Path& directory) {
       copy_overlap({{0, 0, 0}, shape}, ScalarType::fp32, whole.data(), box, ScalarType::fp32, values.data());
       blocks.push_back({"weights/100%b", ScalarType::fp32, shape, box.start, box.count, values.data()});
     }
-    const ShardPlace place = own_file(static_cast<int>(writer));
-    for (const StoredBlock& block : plan_shard(place, blocks))
+    const ShardSlot slot = own_file(static_cast<int>(writer));
+    for (const StoredBlock& block : plan_shard(slot, blocks))
       plan.push_back(block);
-    shards.push_back(write_shard(partial, place, blocks));
+    shards.push_back(write_shard(partial, slot, blocks));
   }
   const StoredFile index = write_index(partial, info_of(3), plan);
   return publish_checkpoint(directory, info_of(3), shards, index);

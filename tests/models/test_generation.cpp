@@ -21,7 +21,7 @@ std::vector<std::vector<TokenId>> texts_of(const ModelConfig& config) {
 
 // Takes the tokens in. @returns their logits (count, V)
 template <class P>
-Values decode(const TinyDecoder<P>& tiny, const std::vector<PlacedToken>& tokens, Index count) {
+Values decode(const TinyDecoder<P>& tiny, const std::vector<SequenceToken>& tokens, Index count) {
   const Matrix<Compute<P>> logits = tiny.model->decode(tiny.exec, tokens, count);
   const Values padded = on_host(Tensor<Compute<P>, 2>(logits.data, logits.rows, logits.stride));
   Values values;
@@ -40,10 +40,10 @@ void expect_logits(const std::string& name, const ModelConfig& config, double to
   for (const auto& text : texts)
     wanted.push_back(reference::decoder_logits(tiny.weights(), without_dropout(config), text, 1, 8));
   tiny.model->plan_cache({.sequences = num_sequences, .length = 8, .rows = 8});
-  const auto expect_rows = [&](const std::vector<PlacedToken>& tokens, Index count) {
+  const auto expect_rows = [&](const std::vector<SequenceToken>& tokens, Index count) {
     const Values got = decode(tiny, tokens, count);
     Values rows;
-    for (const PlacedToken& token : std::span(tokens).last(static_cast<std::size_t>(count))) {
+    for (const SequenceToken& token : std::span(tokens).last(static_cast<std::size_t>(count))) {
       const auto row = wanted[static_cast<std::size_t>(token.sequence)].begin() + token.position * config.vocab_size;
       rows.insert(rows.end(), row, row + config.vocab_size);
     }
@@ -54,19 +54,19 @@ void expect_logits(const std::string& name, const ModelConfig& config, double to
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), got.end() - config.vocab_size)) << "not the bits of one alone";
   };
   const auto token = [&](int sequence, int position) {
-    return PlacedToken{texts[static_cast<std::size_t>(sequence)][static_cast<std::size_t>(position)], sequence,
-                       position};
+    return SequenceToken{texts[static_cast<std::size_t>(sequence)][static_cast<std::size_t>(position)], sequence,
+                         position};
   };
   for (int round = 0; round < 2; ++round) {  // the second overwrites the first
     const std::vector<int> prompts = round == 0 ? std::vector{5, 1, 3} : std::vector{2, 4, 1};
     for (int i = 0; i < num_sequences; ++i) {
-      std::vector<PlacedToken> prompt;
+      std::vector<SequenceToken> prompt;
       for (int t = 0; t < prompts[static_cast<std::size_t>(i)]; ++t)
         prompt.push_back(token(i, t));
       expect_rows(prompt, i == 0 ? std::ssize(prompt) : 1);
     }
     for (int step = 0; step < 8; ++step) {
-      std::vector<PlacedToken> grown;
+      std::vector<SequenceToken> grown;
       for (const int i : {1, 2, 0})
         if (const int t = prompts[static_cast<std::size_t>(i)] + step; t < 8)
           grown.push_back(token(i, t));
@@ -90,7 +90,7 @@ TEST(Generation, SixteenBitsAreNear) {
     const auto last_logits = [&, &config = config]<class P>() {
       TinyDecoder<P> tiny(1, 8, 1, config);
       tiny.model->plan_cache({.sequences = 1, .length = 8, .rows = 8});
-      std::vector<PlacedToken> tokens;
+      std::vector<SequenceToken> tokens;
       for (int t = 0; t < 8; ++t)
         tokens.push_back({texts_of(config)[0][static_cast<std::size_t>(t)], 0, t});
       return decode(tiny, tokens, 1);

@@ -52,11 +52,11 @@ constexpr ParameterKind kinds[] = {
     {.name = "token embedding", .cut_over_tp = true, .tied = true},
 };
 
-ParameterSpec spec_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& place) {
+ParameterSpec spec_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& coordinates) {
   ParameterSpec spec{.name = kind.name, .shape = {64, 64}, .tied = kind.tied};
   for (const Axis axis : {Axis::tp, Axis::ep})
     if (axis == Axis::tp ? kind.cut_over_tp : kind.cut_over_ep)
-      spec.shard = {.dim = 0, .part = place[axis], .parts = layout.degree(axis), .axis = axis};
+      spec.shard = {.dim = 0, .part = coordinates[axis], .parts = layout.degree(axis), .axis = axis};
   if (kind.other_rows)
     spec.partial = {Axis::tp};
   return spec;
@@ -65,16 +65,16 @@ ParameterSpec spec_of(const ParameterKind& kind, const MeshLayout& layout, const
 using Elements = std::tuple<int, int, int>;                // part over tp, part over ep, stage
 using Contribution = std::tuple<int, int, int, int, int>;  // the coordinates whose tokens, rows or use differ
 
-Elements elements_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& place) {
+Elements elements_of(const ParameterKind& kind, const MeshLayout& layout, const PerAxis& coordinates) {
   const int last = layout.degree(Axis::pp) - 1;
-  const bool is_end = place[Axis::pp] == 0 || place[Axis::pp] == last;
-  return {kind.cut_over_tp ? place[Axis::tp] : 0, kind.cut_over_ep ? place[Axis::ep] : 0,
-          kind.tied && is_end ? 0 : place[Axis::pp]};
+  const bool is_end = coordinates[Axis::pp] == 0 || coordinates[Axis::pp] == last;
+  return {kind.cut_over_tp ? coordinates[Axis::tp] : 0, kind.cut_over_ep ? coordinates[Axis::ep] : 0,
+          kind.tied && is_end ? 0 : coordinates[Axis::pp]};
 }
 
-Contribution contribution_of(const ParameterKind& kind, const PerAxis& place) {
-  return {place[Axis::cp], kind.cut_over_ep ? 0 : place[Axis::ep], place[Axis::dp],
-          kind.other_rows ? place[Axis::tp] : 0, kind.tied ? place[Axis::pp] : 0};
+Contribution contribution_of(const ParameterKind& kind, const PerAxis& coordinates) {
+  return {coordinates[Axis::cp], kind.cut_over_ep ? 0 : coordinates[Axis::ep], coordinates[Axis::dp],
+          kind.other_rows ? coordinates[Axis::tp] : 0, kind.tied ? coordinates[Axis::pp] : 0};
 }
 
 // A group has ranks of the same elements, and of each contribution to them one rank; ranks that it leaves out make a
@@ -86,8 +86,8 @@ TEST(MeshAxes, GradientsAreSummedOverAllContributionsOnce) {
         for (const ParameterKind& kind : kinds) {
           std::map<Elements, std::set<Contribution>> wanted;
           for (int rank = 0; rank < world_size; ++rank) {
-            const PerAxis place = layout.coordinates(rank);
-            wanted[elements_of(kind, layout, place)].insert(contribution_of(kind, place));
+            const PerAxis coordinates = layout.coordinates(rank);
+            wanted[elements_of(kind, layout, coordinates)].insert(contribution_of(kind, coordinates));
           }
           for (int rank = 0; rank < world_size; ++rank) {
             const PerAxis ours = layout.coordinates(rank);
@@ -135,10 +135,10 @@ TEST(MeshAxes, Worlds16384RanksHaveOnePlaceForEach) {
   for (const MeshLayout& layout : large_layouts()) {
     ASSERT_EQ(layout.size(), 16384) << layout.text();
     for (int rank = 0; rank < layout.size(); ++rank) {
-      const PerAxis place = layout.coordinates(rank);
-      ASSERT_EQ(layout.rank_at(place), rank);
+      const PerAxis coordinates = layout.coordinates(rank);
+      ASSERT_EQ(layout.rank_at(coordinates), rank);
       for (const Axis axis : all_axes)
-        ASSERT_LT(place[axis], layout.degree(axis));
+        ASSERT_LT(coordinates[axis], layout.degree(axis));
     }
     for (const Axis axis : all_axes) {
       std::vector<int> members(static_cast<std::size_t>(layout.size() / layout.degree(axis)));

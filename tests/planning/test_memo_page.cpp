@@ -139,7 +139,7 @@ TEST(MemoPage, has_the_figures_of_json) {
                                           rounded_text(json["tokens_per_second"].get<double>(), 4))));
   EXPECT_THAT(text, HasSubstr(fmt::format(
                         "| {} of {} | {} to {} |", bytes_text(json["memory_bytes"].get<std::size_t>()),
-                        room_text(found.problem),
+                        free_text(found.problem),
                         bytes_text(static_cast<std::size_t>(json["memory_interval"]["low"].get<double>())),
                         bytes_text(static_cast<std::size_t>(json["memory_interval"]["high"].get<double>())))));
 }

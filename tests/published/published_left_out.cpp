@@ -142,7 +142,7 @@ void report_intervals(const ConstantFit& fit, const KindOf& kind_of, bool has_de
                stdout);
 }
 
-// By how much the predictions of two layouts must differ: the constant `told_apart` of planning/interval.cpp.
+// By how much the predictions of two layouts must differ: the constant `usual_resolution` of planning/interval.cpp.
 void report_pairs(const ConstantFit& fit) {
   std::map<std::string, std::vector<LayoutRow>> problems;
   for (const auto& each : fit.left_out_errors(groupings[0].group_of)) {

@@ -52,12 +52,12 @@ void expect_listed_work(const RunConfig& config) {
   counted_work = &done;
   on.trainer.step();
   counted_work = nullptr;
-  const PerAxis place = on.layout.mesh().coordinates(world().rank());
+  const PerAxis coordinates = on.layout.mesh().coordinates(world().rank());
   const BlockShape shape = make_block_shape(config.model.shape, on.layout.tensor, on.layout.sequence_parallel,
-                                            config.layout.micro_batch, config.sequence_length, place[Axis::tp]);
+                                            config.layout.micro_batch, config.sequence_length, coordinates[Axis::tp]);
   const Counts wanted =
       counts_of(listed(model_work(config.model.shape, shape, types_of<P>().compute, types_of<P>().residual),
-                       on.layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])), on.trainer.schedule()));
+                       on.layout.chunks().at(static_cast<std::size_t>(coordinates[Axis::pp])), on.trainer.schedule()));
   EXPECT_EQ(text(counts_of(done)), text(wanted)) << on.layout.text() << ", rank " << world().rank();
 }
 

@@ -67,9 +67,9 @@ ShardedSave::ShardedSave(const Path& directory, CheckpointInfo info, std::vector
   const auto own_blocks = static_cast<Index>(blocks_.size());
   std::vector<Index> num_blocks(static_cast<std::size_t>(world.size()));
   all_gather(world, std::span<Index>(num_blocks), std::span<const Index>(&own_blocks, 1));
-  place_ = shard_place(num_blocks, world.rank(), ranks_per_file);
+  slot_ = shard_slot(num_blocks, world.rank(), ranks_per_file);
   num_turns_ = std::max(1, espalier::num_turns(num_blocks, ranks_per_file));  // rank 0 has the index to write
-  record_ = {{.name = place_.file}, plan_shard(place_, blocks_)};
+  record_ = {{.name = slot_.file}, plan_shard(slot_, blocks_)};
 
   const Index total_bytes = all_reduce(world, bytes_of(blocks_));
   const std::vector<std::string> plans = gather_texts(world, plan_text(record_, tensors));
@@ -88,8 +88,8 @@ ShardedSave::~ShardedSave() {
 
 void ShardedSave::write(int turn, const std::stop_token& stop) {
   const Path partial = partial_path(checkpoint_path(directory_, info_.step), info_.owner);
-  if (!blocks_.empty() && place_.turn == turn)
-    record_ = write_shard(partial, place_, blocks_, stop);
+  if (!blocks_.empty() && slot_.turn == turn)
+    record_ = write_shard(partial, slot_, blocks_, stop);
   if (is_root_ && turn == 0)
     index_ = write_index(partial, info_, plan_);
 }

@@ -46,7 +46,7 @@ class ShardedSave {
   const Communicator* world_;
   bool is_root_;
   bool published_ = false;
-  ShardPlace place_;
+  ShardSlot slot_;
   int num_turns_ = 0;
   std::vector<StoredBlock> plan_;  // of all ranks, on rank 0
   ShardRecord record_;

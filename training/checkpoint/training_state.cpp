@@ -66,10 +66,10 @@ void require_finite_state(const Trainer& trainer, const Communicator& world) {
 
 void require_sound_moments(const CheckpointReader& checkpoint, const Trainer& trainer) {
   const TrainedArrays arrays = trainer.arrays();
-  const Index place = with_state_type(arrays.exp_avg.type, [&]<class S>() {
+  const Index element = with_state_type(arrays.exp_avg.type, [&]<class S>() {
     return first_unsound_moment<S>(ExecSpace(), arrays.exp_avg.values<S>(), arrays.exp_avg_sq.values<S>());
   });
-  if (const std::string tensor = tensor_at(trainer.parameters(), arrays.exp_avg_sq, place); !tensor.empty())
+  if (const std::string tensor = tensor_at(trainer.parameters(), arrays.exp_avg_sq, element); !tensor.empty())
     throw Error(ExitCode::checkpoint,
                 {.what = "a checkpoint holds impossible optimizer moments",
                  .where = checkpoint.path().string(),

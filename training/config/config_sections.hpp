@@ -34,10 +34,11 @@ void visit_data(Section& data, Visitor& v) {
            "separate: a token sees no other document, and positions restart in each");
   v.integer("document_end", data.document_end, {-1, LargestModel::vocabulary - 1},
             "token id that ends documents in files that do not state them; -1: none");
-  v.reals("weights", data.weights, {0, 1e9}, "share of the samples that each entry of train gets; []: by size");
-  v.reals("epochs", data.epochs, {0, 1e9}, "instead of weights: how often each entry is read, relative to the others");
-  v.real("validation_fraction", data.validation_fraction, {0, 0.99},
-         "share of the documents of train that is held out for validation");
+  v.numbers("weights", data.weights, {0, 1e9}, "share of the samples that each entry of train gets; []: by size");
+  v.numbers("epochs", data.epochs, {0, 1e9},
+            "instead of weights: how often each entry is read, relative to the others");
+  v.number("validation_fraction", data.validation_fraction, {0, 0.99},
+           "share of the documents of train that is held out for validation");
   v.bytes("check_limit", data.check_limit, ConfigRange::not_negative,
           "each launch compares the files with their checksums, up to this total size");
 }
@@ -49,9 +50,9 @@ void visit_precision(Section& precision, Visitor& v) {
            "type of the residual stream, also between stages; state: fp32 with 16-bit types");
   v.choice("gradient_reduction", precision.gradient_reduction, all_number_types,
            "type of gradients sent between replicas; state: fp32 with 16-bit types");
-  v.real("initial_loss_scale", precision.loss_scale.initial, {},
-         "fp16: initial factor of the loss, a power of two up to 2^32; halved at an overflow");
-  v.real("minimum_loss_scale", precision.loss_scale.minimum, {}, "fp16: lower bound of the scale, a power of two");
+  v.number("initial_loss_scale", precision.loss_scale.initial, {},
+           "fp16: initial factor of the loss, a power of two up to 2^32; halved at an overflow");
+  v.number("minimum_loss_scale", precision.loss_scale.minimum, {}, "fp16: lower bound of the scale, a power of two");
   v.integer("loss_scale_growth_interval", precision.loss_scale.growth_interval, ConfigRange::not_negative,
             "fp16: steps without overflow before the scale doubles; 0: never");
 }
@@ -60,19 +61,20 @@ void visit_precision(Section& precision, Visitor& v) {
 template <class Section, class Visitor>
 void visit_optimizer(Section& optimizer, Visitor& v) {
   v.section("optimizer", "AdamW, without weight decay of biases and norms.");
-  v.real("learning_rate", optimizer.learning_rate, {0, 1e38, true}, "peak");
-  v.real("minimum_learning_rate", optimizer.minimum_learning_rate, {0, 1e38},
-         "end of the decay; not given: a tenth of the peak");
+  v.number("learning_rate", optimizer.learning_rate, {0, 1e38, true}, "peak");
+  v.number("minimum_learning_rate", optimizer.minimum_learning_rate, {0, 1e38},
+           "end of the decay; not given: a tenth of the peak");
   v.choice("schedule", optimizer.schedule, all_learning_rate_shapes, "decay after the linear warm-up");
   v.integer("warmup_steps", optimizer.warmup_steps, ConfigRange::not_negative, "steps of the warm-up");
   v.integer("decay_steps", optimizer.decay_steps, ConfigRange::not_negative,
             "step at which the minimum is reached; 0: the last");
-  v.real("stable_fraction", optimizer.stable_fraction, {0, 1}, "warmup_stable_decay: share of steps before the decay");
-  v.real("beta1", optimizer.adamw.beta1, {0, 1, false, true}, "decay rate of the first moment");
-  v.real("beta2", optimizer.adamw.beta2, {0, 1, false, true}, "decay rate of the second moment");
-  v.real("eps", optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
-  v.real("weight_decay", optimizer.adamw.weight_decay, {0, 1e3}, "decoupled weight decay");
-  v.real("clip_grad_norm", optimizer.clip_grad_norm, {0, 1e30}, "largest global gradient norm; 0: no clipping");
+  v.number("stable_fraction", optimizer.stable_fraction, {0, 1},
+           "warmup_stable_decay: share of steps before the decay");
+  v.number("beta1", optimizer.adamw.beta1, {0, 1, false, true}, "decay rate of the first moment");
+  v.number("beta2", optimizer.adamw.beta2, {0, 1, false, true}, "decay rate of the second moment");
+  v.number("eps", optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
+  v.number("weight_decay", optimizer.adamw.weight_decay, {0, 1e3}, "decoupled weight decay");
+  v.number("clip_grad_norm", optimizer.clip_grad_norm, {0, 1e30}, "largest global gradient norm; 0: no clipping");
 }
 
 /// [checkpoint].
@@ -98,7 +100,7 @@ void visit_stability(Section& stability, Visitor& v) {
            "continue: record it; skip: no update; rollback: return to the last checkpoint and skip these samples");
   v.integer("spike_window", stability.spike_window, {0, 1 << 20},
             "number of steps that a step is compared with; 0: only values that are not finite are spikes");
-  v.real("spike_threshold", stability.spike_threshold, {0, 1e9, true}, "robust z-score of a spike");
+  v.number("spike_threshold", stability.spike_threshold, {0, 1e9, true}, "robust z-score of a spike");
   v.integer("max_skips", stability.max_skips, ConfigRange::not_negative, "skips in a row; one more ends the run (5)");
   v.integer("max_rollbacks", stability.max_rollbacks, ConfigRange::not_negative,
             "rollbacks without a new checkpoint; one more ends the run (5)");
@@ -106,8 +108,8 @@ void visit_stability(Section& stability, Visitor& v) {
             "spikes to keep for a replay, in incidents/");
   v.integer("straggler_window", stability.straggler_window, ConfigRange::not_negative,
             "steps over which the work of ranks is compared; 0: off");
-  v.real("straggler_threshold", stability.straggler_threshold, {0, 1e6, true},
-         "a rank slower than its peers by this share, twice in a row, is reported");
+  v.number("straggler_threshold", stability.straggler_threshold, {0, 1e6, true},
+           "a rank slower than its peers by this share, twice in a row, is reported");
 }
 
 /// [run].
@@ -127,7 +129,7 @@ void visit_run(Section& run, Visitor& v) {
             "steps between samples of text; 0: none");
   v.strings("sample_prompts", run.sample_prompts, "texts to continue; []: one sample without a prompt");
   v.integer("sample_tokens", run.sample_tokens, ConfigRange::positive, "tokens of a sample, each a forward pass");
-  v.real("sample_temperature", run.sample_temperature, {0, 1000}, "0: always the most likely token");
+  v.number("sample_temperature", run.sample_temperature, {0, 1000}, "0: always the most likely token");
   v.boolean("metrics_csv", run.metrics_csv, "also write the metrics as metrics.csv");
   v.boolean("tensorboard", run.tensorboard, "write events for TensorBoard into tensorboard/");
   v.bytes("device_memory", run.device_memory, ConfigRange::not_negative, "memory budget of a rank (\"16G\"); 0: none");

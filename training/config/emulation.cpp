@@ -19,24 +19,24 @@ void visit_emulate(Emulate& e, Visitor&& v) {
   v.seconds("backward_weight", e.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
   v.seconds("optimizer", e.optimizer, {0, 1e6}, "of one update");
   v.seconds("latency", e.latency, {0, 1e6}, "of a message within a node");
-  v.real("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
+  v.number("bandwidth", e.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
   v.seconds("node_latency", e.node_latency, {0, 1e6}, "of a message between nodes");
-  v.real("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
+  v.number("node_bandwidth", e.node_bandwidth, {0, 1e18}, "the same to other nodes");
   v.integer("ranks_per_node", e.ranks_per_node, {0, most_ranks}, "0: all ranks on one node");
   v.integers("part_percent", e.part_percent, {1, 100000},
              "of these times, for each chunk in forward order; []: 100 each");
   v.integers("backward_percent", e.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
-  v.real("message_scale", e.message_scale, {0, 1e18}, "factor of the bytes of messages");
-  v.real("tensor_message_scale", e.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
-  v.real("data_message_scale", e.data_message_scale, {0, 1e18},
-         "further factor of gradients, except for norms shared by tensor ranks");
-  v.real("pipeline_message_scale", e.pipeline_message_scale, {0, 1e18}, "further factor between stages");
+  v.number("message_scale", e.message_scale, {0, 1e18}, "factor of the bytes of messages");
+  v.number("tensor_message_scale", e.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
+  v.number("data_message_scale", e.data_message_scale, {0, 1e18},
+           "further factor of gradients, except for norms shared by tensor ranks");
+  v.number("pipeline_message_scale", e.pipeline_message_scale, {0, 1e18}, "further factor between stages");
   v.boolean("per_layer", e.per_layer, "forward and backward are times of a layer, not of a chunk");
   v.seconds("data", e.data, {0, 1e6}, "of reading the tokens of a step");
   v.integer("planned_microbatches", e.planned_microbatches, {0},
             "rehearsals: micro-batches of the plan; 0: no rehearsal");
   v.integer("slow_rank", e.slow_rank, {-1, most_ranks}, "a fault: this rank computes slower; -1: none");
-  v.real("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
+  v.number("slow_factor", e.slow_factor, {1, 1e6}, "factor of its forward and backward times");
   v.integers("delayed_link", e.delayed_link, {0, most_ranks},
              "a fault: messages from the first rank to the second are late; []: none");
   v.seconds("delay", e.delay, {0, 1e6}, "time by which they are late");

@@ -59,10 +59,11 @@ void RankRecords::end_trace() {
     return;
   mesh_.world().timeline().switch_off();
   const Path directory = Path(config_.run.directory) / RunFolder::trace;
-  const PerAxis place = mesh_.coordinates();
-  write_trace(directory, mesh_.world().rank(),
-              trace_process_name(mesh_.world().rank(), place[Axis::pp], place[Axis::dp], place[Axis::tp]),
-              mesh_.world().timeline().take());
+  const PerAxis coordinates = mesh_.coordinates();
+  write_trace(
+      directory, mesh_.world().rank(),
+      trace_process_name(mesh_.world().rank(), coordinates[Axis::pp], coordinates[Axis::dp], coordinates[Axis::tp]),
+      mesh_.world().timeline().take());
   barrier(mesh_.world());
   if (mesh_.world().rank() == 0)
     merge_traces(directory, mesh_.world().size());

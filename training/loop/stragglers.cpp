@@ -78,7 +78,7 @@ std::vector<std::string> StragglerWatch::compare(Index step) {
     return {};
   const std::vector<Straggler> slow = find_stragglers(all, stages_, threshold_);
   std::vector<std::string> lines;
-  const auto place = [&](const Straggler& straggler) {
+  const auto rank_text = [&](const Straggler& straggler) {
     const auto i = static_cast<std::size_t>(straggler.rank);
     return fmt::format("rank {} (stage {}) on {}", straggler.rank, stages_[i], hosts_[i]);
   };
@@ -89,11 +89,11 @@ std::vector<std::string> StragglerWatch::compare(Index step) {
       still_slow.push_back(straggler);
     if (!is_known && contains(suspects_, straggler.rank))
       lines.push_back(fmt::format("straggler: {} works {:.0f} % longer than the other ranks of its stage since step {}",
-                                  place(straggler), 100 * straggler.share, step - 2 * window_ + 1));
+                                  rank_text(straggler), 100 * straggler.share, step - 2 * window_ + 1));
   }
   for (const Straggler& straggler : reported_)
     if (!contains(slow, straggler.rank))
-      lines.push_back(fmt::format("straggler: {} works as long as the others again", place(straggler)));
+      lines.push_back(fmt::format("straggler: {} works as long as the others again", rank_text(straggler)));
   suspects_ = slow;
   reported_ = still_slow;
   return lines;

@@ -60,7 +60,7 @@ Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, co
   const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
   std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
   std::vector<unsigned char> data;
-  ShardPlace place = own_file(0);
+  ShardSlot slot = own_file(0);
   for (const HuggingFaceParameter& parameter : weights.parameters()) {
     const ScalarType type = weights.type(parameter);
     data.resize(tensor_bytes(parameter.shape, type));
@@ -68,10 +68,10 @@ Path import_hugging_face(const HuggingFaceWeights& weights, const Path& from, co
     require_finite_weights(type, data, ExitCode::data, from, parameter.part.tensor);
     const TensorBlock block =
         whole_tensor(tensor_name(weights_group, parameter.name), type, parameter.shape, data.data());
-    place.completes = &parameter == &weights.parameters().back();
-    records.push_back(write_shard(partial, place, {&block, 1}));
-    ++place.turn;
-    ++place.first_block;
+    slot.completes = &parameter == &weights.parameters().back();
+    records.push_back(write_shard(partial, slot, {&block, 1}));
+    ++slot.turn;
+    ++slot.first_block;
   }
   std::vector<StoredBlock> blocks;
   for (const ShardRecord& record : records)
@@ -111,8 +111,8 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
     for (; next < parameters.size() && parameters[next].part.tensor == planned.name; ++next) {
       const HuggingFaceParameter& parameter = parameters[next];
       const std::size_t row = tensor_bytes({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
-      unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
-      checkpoint.read(tensor_name(weights_group, parameter.name), parameter.shape, planned.type, place);
+      unsigned char* const target = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
+      checkpoint.read(tensor_name(weights_group, parameter.name), parameter.shape, planned.type, target);
     }
     require_finite_weights(planned.type, tensor, ExitCode::checkpoint, checkpoint.path(), planned.name);
     if (!parameters[next - 1].part.transposed) {

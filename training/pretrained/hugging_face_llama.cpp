@@ -45,9 +45,9 @@ RotaryConfig rotary_from_hugging_face(const json& config, Index max_positions) {
   for (const auto& [key, value] : parameters.items())
     if (value.is_object())
       refuse_field(key.c_str(), value, "one set of rotary parameters for all layers");
-  for (const json* const place : {&config, &parameters})
-    if (is_set(*place, "partial_rotary_factor"))
-      require_value(*place, "partial_rotary_factor", 1.0);  // transformers has no other in these families
+  for (const json* const section : {&config, &parameters})
+    if (is_set(*section, "partial_rotary_factor"))
+      require_value(*section, "partial_rotary_factor", 1.0);  // transformers has no other in these families
   RotaryConfig rotary;
   rotary.theta = is_set(parameters, "rope_theta")
                      ? field<double>(parameters, "rope_theta", ModelRange::rotary_theta)

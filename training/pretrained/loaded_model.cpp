@@ -141,7 +141,7 @@ template <class P>
 std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<TextSoFar>& texts) {
   std::vector<std::vector<float>> logits(texts.size());
   std::vector<std::size_t> text_of_row;  // index in `texts`, of each row of `together`
-  std::vector<PlacedToken> together;
+  std::vector<SequenceToken> together;
   const auto decode_together = [&] {
     const std::vector<float> rows = to_host(model_.decode(exec_, together, std::ssize(together)));
     for (std::size_t i = 0; i < text_of_row.size(); ++i) {
@@ -155,7 +155,7 @@ std::vector<std::vector<float>> LoadedModel<P>::next_logits(const std::vector<Te
     const auto& [sequence, tokens] = texts[i];
     std::vector<TokenId>& cached = cached_.at(static_cast<std::size_t>(sequence));
     const bool goes_on = cached.size() < tokens.size() && std::equal(cached.begin(), cached.end(), tokens.begin());
-    std::vector<PlacedToken> added;
+    std::vector<SequenceToken> added;
     for (std::size_t t = goes_on ? cached.size() : 0; t < tokens.size(); ++t)
       added.push_back({tokens[t], sequence, static_cast<int>(t)});
     cached.assign(tokens.begin(), tokens.end());

@@ -79,20 +79,20 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
 }
 
 std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters, const FlatArray& array) {
-  const Index place =
+  const Index element =
       with_state_type(array.type, [&]<class S>() { return first_not_finite<S>(exec, array.values<S>()); });
-  return tensor_at(parameters, array, place);
+  return tensor_at(parameters, array, element);
 }
 
-std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray& array, Index place) {
+std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray& array, Index element) {
   for (const IndexRange& run : array.held) {
-    if (place < run.size()) {
+    if (element < run.size()) {
       for (const Parameter& parameter : parameters)
-        if (intersection(parameter.flat_range(), {run.begin + place, run.begin + place + 1}).size() > 0)
+        if (intersection(parameter.flat_range(), {run.begin + element, run.begin + element + 1}).size() > 0)
           return tensor_name(array.group, parameter.spec.name);
       return array.group;  // between two parameters
     }
-    place -= run.size();
+    element -= run.size();
   }
   return {};
 }

@@ -148,7 +148,7 @@ class Trainer {
   /// Samples that this run never trains on: see TokenLoader.
   const std::vector<IndexRange>& passed_over() const { return loader_.passed_over(); }
   void set_passed_over(std::vector<IndexRange> samples) { loader_.set_passed_over(std::move(samples)); }
-  SampleIndex::Place place(Index global_sample) const { return loader_.place(global_sample); }
+  SampleIndex::Location locate(Index global_sample) const { return loader_.locate(global_sample); }
 
   SpikeGuard& spike_guard() { return spike_guard_; }
   const SpikeGuard& spike_guard() const { return spike_guard_; }

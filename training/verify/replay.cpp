@@ -101,10 +101,10 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   ReplayTrainer single(one_sample, mesh, checkpoint);
   for (Index sample = incident.samples.begin; sample < incident.samples.end; ++sample) {
     const StepReport report = single.compute(incident.step, sample);
-    const SampleIndex::Place place = single.trainer().place(sample);
+    const SampleIndex::Location location = single.trainer().locate(sample);
     result.samples.push_back({.sample = sample,
-                              .file = place.file->info().path.string(),
-                              .first_token = place.first_token,
+                              .file = location.file->info().path.string(),
+                              .first_token = location.first_token,
                               .loss = report.loss,
                               .gradient_norm = report.gradient_norm,
                               .largest = gradient_norms(single.trainer(), report.loss_scale).front()});

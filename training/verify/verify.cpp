@@ -47,10 +47,10 @@ class Comparison {
     trainer_.restore(reference_.steps_done, reference_.data_position, 0);
     trainer_.loss_scaler().restore(reference_.loss_scaler);
     StepReport report = trainer_.compute_gradients();
-    const std::string place = fmt::format("step {}", step + 1);
-    errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), place);
+    const std::string step_text = fmt::format("step {}", step + 1);
+    errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), step_text);
     errors_.gradient_norm.note(
-        std::abs(report.gradient_norm - reference_.gradient_norm) / std::abs(reference_.gradient_norm), place);
+        std::abs(report.gradient_norm - reference_.gradient_norm) / std::abs(reference_.gradient_norm), step_text);
     compare(scattered(arrays_.gradients, arrays_.flat_size), SnapshotArray::gradients, std::nullopt, errors_.gradient);
 
     pack(local_part(SnapshotArray::gradients, trainer_.parameters()), arrays_.gradients);
@@ -138,9 +138,9 @@ std::string first_problem(const std::string& text) {
   std::string line;
   for (int i = 0; i < 2; ++i)
     std::getline(lines >> std::ws, line);
-  const std::string after_place = ": ";
-  const std::size_t place = line.find(after_place);
-  return place == std::string::npos ? line : line.substr(place + after_place.size());
+  const std::string separator = ": ";
+  const std::size_t found = line.find(separator);
+  return found == std::string::npos ? line : line.substr(found + separator.size());
 }
 
 std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, const Communicator& world) {
@@ -162,10 +162,10 @@ std::vector<LayoutToTry> layouts_to_try(const RunConfig& config, const Communica
 
 }  // namespace
 
-void LargestError::note(double error, const std::string& place) {
+void LargestError::note(double error, const std::string& found_at) {
   if (!(error <= value)) {  // also NaN
     value = error;
-    where = place;
+    where = found_at;
   }
 }
 

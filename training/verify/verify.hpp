@@ -26,7 +26,7 @@ struct VerifyOptions {
 struct LargestError {
   double value = 0;
   std::string where;
-  void note(double error, const std::string& place);
+  void note(double error, const std::string& found_at);
 };
 
 /// What differs from the reference, each relative.

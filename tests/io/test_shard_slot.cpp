@@ -9,37 +9,37 @@
 namespace espalier::test {
 namespace {
 
-TEST(ShardPlace, a_file_for_each_writer_is_the_default) {
+TEST(ShardSlot, a_file_for_each_writer_is_the_default) {
   const std::vector<Index> blocks{4, 0, 7};
   for (const int writer : {0, 2}) {
-    const ShardPlace place = shard_place(blocks, writer, 1);
-    EXPECT_EQ(place.file, own_file(writer).file);
-    EXPECT_EQ(place.first_block, 0);
-    EXPECT_EQ(place.turn, 0);
-    EXPECT_TRUE(place.completes);
+    const ShardSlot slot = shard_slot(blocks, writer, 1);
+    EXPECT_EQ(slot.file, own_file(writer).file);
+    EXPECT_EQ(slot.first_block, 0);
+    EXPECT_EQ(slot.turn, 0);
+    EXPECT_TRUE(slot.completes);
   }
   EXPECT_EQ(num_turns(blocks, 1), 1);
 }
 
-TEST(ShardPlace, neighbours_take_turns_and_idle_ranks_none) {
+TEST(ShardSlot, neighbours_take_turns_and_idle_ranks_none) {
   const std::vector<Index> blocks{0, 3, 0, 5, 2, 0, 0, 0, 0, 1};
-  const ShardPlace second = shard_place(blocks, 3, 4);
+  const ShardSlot second = shard_slot(blocks, 3, 4);
   EXPECT_EQ(second.file, "rank-00000.h5");
   EXPECT_EQ(second.first_block, 3);
   EXPECT_EQ(second.turn, 1);
   EXPECT_TRUE(second.completes);
-  EXPECT_EQ(shard_place(blocks, 1, 4).turn, 0);
-  EXPECT_FALSE(shard_place(blocks, 1, 4).completes);
-  EXPECT_EQ(shard_place(blocks, 4, 4).file, "rank-00004.h5");
-  EXPECT_TRUE(shard_place(blocks, 4, 4).completes);
-  EXPECT_EQ(shard_place(blocks, 9, 4).file, "rank-00008.h5") << "the last group is shorter";
+  EXPECT_EQ(shard_slot(blocks, 1, 4).turn, 0);
+  EXPECT_FALSE(shard_slot(blocks, 1, 4).completes);
+  EXPECT_EQ(shard_slot(blocks, 4, 4).file, "rank-00004.h5");
+  EXPECT_TRUE(shard_slot(blocks, 4, 4).completes);
+  EXPECT_EQ(shard_slot(blocks, 9, 4).file, "rank-00008.h5") << "the last group is shorter";
   EXPECT_EQ(num_turns(blocks, 4), 2);
   EXPECT_EQ(num_turns(blocks, 100), 4);
   EXPECT_EQ(num_turns(std::vector<Index>(5, 0), 2), 0);
 }
 
 // In each file the turns are 0, 1, 2 ..., the blocks follow one another, and the last turn and no other completes it.
-TEST(ShardPlace, turns_and_blocks_leave_no_gap_in_any_world) {
+TEST(ShardSlot, turns_and_blocks_leave_no_gap_in_any_world) {
   std::mt19937 random(1);
   for (const int world : {1, 7, 64, 1000, 10000})
     for (const Index ranks_per_file : {1, 2, 3, 8, 64}) {
@@ -56,13 +56,13 @@ TEST(ShardPlace, turns_and_blocks_leave_no_gap_in_any_world) {
       for (int writer = 0; writer < world; ++writer) {
         if (blocks[static_cast<std::size_t>(writer)] == 0)
           continue;
-        const ShardPlace place = shard_place(blocks, writer, ranks_per_file);
-        File& file = files[place.file];
+        const ShardSlot slot = shard_slot(blocks, writer, ranks_per_file);
+        File& file = files[slot.file];
         EXPECT_FALSE(file.complete);
-        EXPECT_EQ(place.turn, file.turns++);
-        EXPECT_EQ(place.first_block, file.blocks);
+        EXPECT_EQ(slot.turn, file.turns++);
+        EXPECT_EQ(slot.first_block, file.blocks);
         file.blocks += blocks[static_cast<std::size_t>(writer)];
-        file.complete = place.completes;
+        file.complete = slot.completes;
         max_turns = std::max(max_turns, file.turns);
       }
       for (const auto& [name, file] : files)
@@ -72,7 +72,7 @@ TEST(ShardPlace, turns_and_blocks_leave_no_gap_in_any_world) {
 }
 
 // Three writers, one file: each with a tensor of its own and a third of a common one.
-TEST(ShardPlace, a_shared_file_is_read_and_guarded_like_any_other) {
+TEST(ShardSlot, a_shared_file_is_read_and_guarded_like_any_other) {
   const TemporaryDirectory directory;
   const Path partial = begin_checkpoint(directory / "c", 1);
   std::vector<std::vector<float>> own(3), part(3);
@@ -87,7 +87,7 @@ TEST(ShardPlace, a_shared_file_is_read_and_guarded_like_any_other) {
   std::vector<ShardRecord> records;
   for (int w = 0; w < 3; ++w) {
     const auto& ours = blocks[static_cast<std::size_t>(w)];
-    const auto text = to_json(write_shard(partial, shard_place(counts, w, 4), ours)).dump();
+    const auto text = to_json(write_shard(partial, shard_slot(counts, w, 4), ours)).dump();
     records.push_back(shard_record_from_json(nlohmann::json::parse(text)));
   }
   const Path path = publish_checkpoint(directory / "c", info_of(1), records);
@@ -110,20 +110,20 @@ TEST(ShardPlace, a_shared_file_is_read_and_guarded_like_any_other) {
   }
 }
 
-TEST(ShardPlace, a_planted_link_is_not_appended_to) {
+TEST(ShardSlot, a_planted_link_is_not_appended_to) {
   const TemporaryDirectory directory;
   const Path partial = begin_checkpoint(directory / "c", 1);
   const std::vector<Index> counts{3, 3};
-  write_shard(partial, shard_place(counts, 0, 2), Model().blocks());
+  write_shard(partial, shard_slot(counts, 0, 2), Model().blocks());
   std::filesystem::rename(partial / "rank-00000.h5", directory / "victim.h5");
   const std::string before = read_bytes(directory / "victim.h5");
   std::filesystem::create_symlink(directory / "victim.h5", partial / "rank-00000.h5");
   expect_error(ExitCode::write, {"rank-00000.h5", "not a regular file"},
-               [&] { write_shard(partial, shard_place(counts, 1, 2), Model().blocks()); });
+               [&] { write_shard(partial, shard_slot(counts, 1, 2), Model().blocks()); });
   EXPECT_EQ(read_bytes(directory / "victim.h5"), before);
 }
 
-TEST(ShardPlace, a_writer_that_is_asked_to_stop_leaves_no_file) {
+TEST(ShardSlot, a_writer_that_is_asked_to_stop_leaves_no_file) {
   const TemporaryDirectory directory;
   const Path partial = begin_checkpoint(directory / "c", 1);
   std::stop_source source;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/records/run_place.hpp"
+#include "io/records/run_location.hpp"
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@ constexpr std::array directories_of_systems = {"/",    "/bin", "/boot", "/dev", 
                                                "/lib", "/opt", "/proc", "/root", "/run",     "/sbin", "/srv",
                                                "/sys", "/tmp", "/usr",  "/var",  "/var/tmp"};
 
-// The place that it leads to may be one of another machine, or be gone.
-void require_place_of_link(const Path& link) {
+// The path that it leads to may be one of another machine, or be gone.
+void require_link_to_directory(const Path& link) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(std::filesystem::symlink_status(link, ignored)) ||
       std::filesystem::is_directory(link, ignored))
@@ -53,16 +53,16 @@ bool has_checkpoints_of_its_own(const Path& run) {
 
 void require_no_foreign_files(const Path& run) {
   std::error_code ignored;
-  std::vector<Path> places;
+  std::vector<Path> paths;
   for (const char* const name : RunFile::all)
-    places.push_back(run / name);
+    paths.push_back(run / name);
   for (const char* const name : RunFolder::own)
     if (!std::filesystem::is_directory(run / name, ignored) || !std::filesystem::is_empty(run / name, ignored))
-      places.push_back(run / name);
-  for (const Path& place : places)
-    if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
+      paths.push_back(run / name);
+  for (const Path& path : paths)
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
       throw Error(ExitCode::usage, {.what = "a file that Espalier did not write is where the run would write",
-                                    .where = place.string(),
+                                    .where = path.string(),
                                     .got = "a directory without the run.json and checkpoints/ of a run",
                                     .wanted = "a new or empty directory, or that of a run",
                                     .todo = "give the file another name, or set run.directory to another directory"});
@@ -71,7 +71,7 @@ void require_no_foreign_files(const Path& run) {
 }  // namespace
 
 // A run writes a dozen files. In these directories they would mix with unrelated ones.
-void require_place_for_a_run(const Path& run) {
+void require_allowed_location(const Path& run) {
   const char* const home = std::getenv("HOME");
   std::error_code ignored;
   const bool is_for_others =
@@ -98,24 +98,24 @@ void require_no_link(const Path& path) {
 
 void require_only_files_of_a_run(const Path& run, bool is_known) {
   require_no_links(run);
-  require_place_of_link(run / RunFolder::checkpoints);
+  require_link_to_directory(run / RunFolder::checkpoints);
   if (!is_known && !has_checkpoints_of_its_own(run))
     require_no_foreign_files(run);
 }
 
-void require_writable_places(const Path& run, const std::string& id) {
+void require_writable_directories(const Path& run, const std::string& id) {
   std::error_code ignored;
   std::vector<std::string> names(RunFolder::own.begin(), RunFolder::own.end());
   names.emplace_back(RunFolder::checkpoints);
   for (const std::string& name : names) {
-    const Path place = run / name;
-    if (!std::filesystem::is_directory(place, ignored))
+    const Path path = run / name;
+    if (!std::filesystem::is_directory(path, ignored))
       continue;
-    const Path probe = place / ("." + id + ".partial");
+    const Path probe = path / ("." + id + ".partial");
     std::error_code error;
     std::filesystem::create_directory(probe, error);
     if (error)
-      throw_write_error("a directory of the run cannot be written", place, error.value());
+      throw_write_error("a directory of the run cannot be written", path, error.value());
     std::filesystem::remove(probe, ignored);
   }
 }
