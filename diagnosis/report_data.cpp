@@ -120,7 +120,7 @@ void add_noted_facts(const RunFacts& noted, ReportJson& facts) {
   add("CPU", !noted.cpu.empty(), noted.cpu);
   add("ranks", noted.ranks > 0, noted.ranks);
   const std::string of_host =
-      fmt::format("; {} on {} of the fullest host", noted.host_threads, counted(noted.host_cores, "core"));
+      fmt::format("; at most {} on a host, which has {}", noted.host_threads, counted(noted.host_cores, "core"));
   add("threads", noted.threads > 0, fmt::format("{} per rank{}", noted.threads, noted.host_cores > 0 ? of_host : ""));
   add("GEMM library", !noted.gemm_library.empty(), noted.gemm_library);
   add("GEMM rate", noted.gemm_flops > 0, quantity_text(Quantity::flops_per_second, noted.gemm_flops) + ", all ranks");

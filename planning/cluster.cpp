@@ -120,12 +120,12 @@ Cluster cluster_preset(const std::string& text) {
 }
 
 Cluster with_devices(Cluster cluster, int num_devices) {
-  const int room = std::max(cluster.devices_per_node, cluster.node_room);
-  cluster.node_room = room;
-  cluster.num_nodes = (num_devices + room - 1) / room;
+  const int size = std::max(cluster.devices_per_node, cluster.node_size);
+  cluster.node_size = size;
+  cluster.num_nodes = (num_devices + size - 1) / size;
   const int each = num_devices / cluster.num_nodes;
   const bool evenly = num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each));
-  cluster.devices_per_node = cluster.num_nodes == 1 || evenly ? each : room;
+  cluster.devices_per_node = cluster.num_nodes == 1 || evenly ? each : size;
   return cluster;
 }
 

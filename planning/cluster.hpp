@@ -27,7 +27,7 @@ struct Cluster {
   Accelerator device;
   int num_nodes = 1;
   int devices_per_node = 8;
-  int node_room = 0;  ///< how many a node has where with_devices() takes fewer of each; 0: devices_per_node
+  int node_size = 0;  ///< devices of a node where with_devices() takes fewer of each; 0: devices_per_node
   LinkTier node;
   LinkTier network;                  ///< each device's share of the network cards of its node
   Index reserved_bytes = 0;          ///< of a device: context, library scratch, fragmentation

@@ -144,7 +144,7 @@ class JointSearcher {
       memory = memory_of_stages(*split.problems[0], layout);
       bool fits = true;
       for (int stage = 0; stage < layout.pipeline && fits; ++stage)
-        if (!fits(split.problem(stage), memory[static_cast<std::size_t>(stage)].total())) {
+        if (!fits_memory(split.problem(stage), memory[static_cast<std::size_t>(stage)].total())) {
           most[static_cast<std::size_t>(split.side(stage))] = layout.layers[static_cast<std::size_t>(stage)] - 1;
           fits = false;
         }

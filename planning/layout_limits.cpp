@@ -44,24 +44,26 @@ std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes) {
   return is_published_case ? bytes : static_cast<std::size_t>(memory_interval(problem, bytes).high);
 }
 
-bool fits(const PlanProblem& problem, std::size_t bytes) { return needed_bytes(problem, bytes) <= free_bytes(problem); }
+bool fits_memory(const PlanProblem& problem, std::size_t bytes) {
+  return needed_bytes(problem, bytes) <= free_bytes(problem);
+}
 
 std::string need_text(const PlanProblem& problem, std::size_t bytes) {
-  const bool is_near = bytes <= free_bytes(problem) && !fits(problem, bytes);
+  const bool is_near = bytes <= free_bytes(problem) && !fits_memory(problem, bytes);
   return bytes_text(bytes) + (is_near ? fmt::format(" (at most {})", bytes_text(needed_bytes(problem, bytes))) : "");
 }
 
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
-  const std::size_t room = free_bytes(problem);
-  if (fits(problem, price.memory_bytes))
+  const std::size_t free = free_bytes(problem);
+  if (fits_memory(problem, price.memory_bytes))
     return {};
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
   const std::string need = fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
                                        need_text(problem, price.memory_bytes), free_text(problem));
-  if (price.memory_bytes <= room)
+  if (price.memory_bytes <= free)
     return "may not fit: " + need;
-  return fmt::format("does not fit: {}: {} too much, most of it {} ({})", need, bytes_text(price.memory_bytes - room),
+  return fmt::format("does not fit: {}: {} too much, most of it {} ({})", need, bytes_text(price.memory_bytes - free),
                      to_string(static_cast<Category>(largest)), bytes_text(stage.bytes[largest]));
 }
 

@@ -23,7 +23,7 @@ std::string free_text(const PlanProblem& problem);
 std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes);
 
 /// Whether a device has them.
-bool fits(const PlanProblem& problem, std::size_t bytes);
+bool fits_memory(const PlanProblem& problem, std::size_t bytes);
 
 /// "53.23 GiB"; where the upper end alone has no room: "73.99 GiB (at most 74.73 GiB)".
 std::string need_text(const PlanProblem& problem, std::size_t bytes);

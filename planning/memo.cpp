@@ -224,7 +224,7 @@ class Memo : MemoText {
     }
     for (const MemoSubject& each : subjects_) {
       const double states = all_state_bytes(each.problem.model, each.layout().precision);
-      const double devices = states / static_cast<double>(each.room());
+      const double devices = states / static_cast<double>(each.free_memory());
       const MemoryByCategory& peak = each.best.memory[static_cast<std::size_t>(each.best.peak_stage)];
       say("- {}Weights, gradients and optimizer states need {}. That is {:.{}f} times the free memory of a device. ",
           on(each), rounded_bytes_text(states), devices, devices < 10 ? 1 : 0);

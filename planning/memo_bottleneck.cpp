@@ -131,8 +131,8 @@ class BottleneckPart : MemoText {
             best_that([](const Mitigation& m) { return m.is_ready() && m.relieves_bottleneck() && m.gains(); });
         blocked && !blocked->obstacle.empty())
       say(" {} would raise throughput by {:.1f} %, but {}.", capitalized(name_of(*blocked)), 100 * blocked->gain,
-          fits(subject_.problem, blocked->price.memory_bytes) ? "another machine cannot run it"
-                                                              : "it needs too much memory");
+          fits_memory(subject_.problem, blocked->price.memory_bytes) ? "another machine cannot run it"
+                                                                     : "it needs too much memory");
   }
 
   // What gains more, and leaves what was given, is not yet run, or is another machine.

@@ -28,7 +28,7 @@ std::string memory_part(const MemoSubject& subject) {
   const MemoryByCategory& stage = best.memory[static_cast<std::size_t>(best.peak_stage)];
   memo.say_memory_rows(stage, best.peak_stage, layout.pipeline);
   memo.say("| total | {}, {} of the free memory |\n\n", bytes_text(stage.total()),
-           share_text(static_cast<double>(stage.total()), static_cast<double>(subject.room())));
+           share_text(static_cast<double>(stage.total()), static_cast<double>(subject.free_memory())));
   if (const std::size_t bytes = attention_workspace_on_rank(problem, layout); bytes > 0)
     memo.say("{} of the workspace are for cuDNN's attention. run.attention = \"own\" does not need them.\n\n",
              bytes_text(bytes));

@@ -64,7 +64,8 @@ class MicrobatchesPart : MemoText {
 
   bool states_fit(const Layout& layout) const {
     return std::ranges::all_of(memory_of_stages(problem_, layout), [&](const MemoryByCategory& stage) {
-      return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <= subject_.room();
+      return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <=
+             subject_.free_memory();
     });
   }
 

@@ -44,7 +44,7 @@ class NoLayoutMemo : MemoText {
 
   // What the smallest layout needs, and where it would fit; returns its memory.
   std::string fill_too_large(MemoPage& page) {
-    const std::size_t room = free_bytes(problem_);
+    const std::size_t free = free_bytes(problem_);
     const double states = all_state_bytes(problem_.model, space_.precisions.front());
     const Index devices = fewest_devices(problem_, space_);
     const std::string enough =
@@ -62,7 +62,7 @@ class NoLayoutMemo : MemoText {
     page.reasons = part(
         "- Weights, gradients and optimizer states need {}. That is {:.2f} times the free memory of all devices.\n"
         "- Even the smallest of {} layouts needs {} per device. A device has {}.\n",
-        rounded_bytes_text(states), states / (static_cast<double>(room) * space_.num_devices),
+        rounded_bytes_text(states), states / (static_cast<double>(free) * space_.num_devices),
         result_.num_considered - result_.num_impossible, need_text(problem_, result_.smallest_bytes),
         free_text(problem_));
     page.limit = part("Memory is the limit. The largest part of that layout is {}, {}.",
@@ -71,9 +71,9 @@ class NoLayoutMemo : MemoText {
                              : "Choose devices with more memory, or a smaller model.";
     page.changes = (devices > 0 ? part("- More devices: {}.\n", enough) : "") +
                    part("- Devices with {} of free memory instead of {}.\n- A shorter sequence, or a smaller model.\n",
-                        bytes_text(needed_bytes(problem_, result_.smallest_bytes)), bytes_text(room));
+                        bytes_text(needed_bytes(problem_, result_.smallest_bytes)), bytes_text(free));
     text.clear();
-    say("Even the smallest layout, {}, has no room.\n\n", mesh_text(smallest));
+    say("Even the smallest layout, {}, does not fit.\n\n", mesh_text(smallest));
     say_memory_rows(most, stage, smallest.pipeline);
     say("| total | {} |\n| a device has | {} |\n", bytes_text(most.total()), free_text(problem_));
     return text;

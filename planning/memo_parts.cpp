@@ -46,10 +46,10 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 }
 
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
-  if (fits(problem, price.memory_bytes))
+  if (fits_memory(problem, price.memory_bytes))
     return {};
-  return fmt::format(" ({} fit: peak memory {}, {} free)", price.memory_bytes > room() ? "does not" : "may not",
-                     bytes_text(price.memory_bytes), bytes_text(room()));
+  return fmt::format(" ({} fit: peak memory {}, {} free)", price.memory_bytes > free_memory() ? "does not" : "may not",
+                     bytes_text(price.memory_bytes), bytes_text(free_memory()));
 }
 
 void MemoText::say_memory_rows(const MemoryByCategory& memory, int stage, int num_stages) {

@@ -27,7 +27,7 @@ struct MemoSubject {
   const LayoutPrice* own_best = nullptr;               ///< of the machine alone, where one layout is for several
 
   const Layout& layout() const { return best.layout; }
-  std::size_t room() const { return free_bytes(problem); }
+  std::size_t free_memory() const { return free_bytes(problem); }
   /// The recommended layout in another precision.
   LayoutPrice price_in(Precision precision) const;
   /// What a sentence about a layout that does not fit must not leave out; empty where it fits.

@@ -87,16 +87,16 @@ std::size_t least_bytes(const Asked& asked) {
 // "64", or "64 (does not fit: ...)".
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
-  return fits(asked.problem, need) ? fmt::format("{}", size)
-                                   : fmt::format("{} ({} fit: needs {} per device, a device has {})", size,
-                                                 need > free_bytes(asked.problem) ? "does not" : "may not",
-                                                 need_text(asked.problem, need), free_text(asked.problem));
+  return fits_memory(asked.problem, need) ? fmt::format("{}", size)
+                                          : fmt::format("{} ({} fit: needs {} per device, a device has {})", size,
+                                                        need > free_bytes(asked.problem) ? "does not" : "may not",
+                                                        need_text(asked.problem, need), free_text(asked.problem));
 }
 
 bool fits_on(const PlanProblem& problem, const LayoutSpace& space, Index devices) {
   Asked more{problem, space};
   set_devices(more, devices);
-  return problems(more.problem.cluster).empty() && fits(problem, least_bytes(more));
+  return problems(more.problem.cluster).empty() && fits_memory(problem, least_bytes(more));
 }
 
 bool has_one_of(const Accelerator& device, const std::vector<Precision>& asked) {
@@ -152,7 +152,7 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
     const Index most = times * space.num_devices;
     if (most < least || !fits_on(problem, space, most))
       continue;
-    const Index node = std::max(problem.cluster.devices_per_node, problem.cluster.node_room);
+    const Index node = std::max(problem.cluster.devices_per_node, problem.cluster.node_size);
     const Index step = std::max(most <= node ? 1 : node, most / 2 / most_tried);
     for (Index devices = (most / 2 / step + 1) * step; devices < most; devices += step)
       if (devices >= least && fits_on(problem, space, devices))

@@ -249,7 +249,7 @@ class Pricer {
   };
 
   LargestStage largest_stage() const {
-    LargestStage fullest;
+    LargestStage largest;
     for (const auto& stage : stages_) {
       LargestStage mine;
       for (const ChunkParts& chunk : stage) {
@@ -257,10 +257,10 @@ class Pricer {
         mine.blocks += chunk.blocks;
         mine.unsharded += elements(chunk) - sharded_elements(chunk);
       }
-      if (mine.elements > fullest.elements)
-        fullest = mine;
+      if (mine.elements > largest.elements)
+        largest = mine;
     }
-    return fullest;
+    return largest;
   }
 
   // What follows or goes beside the pipeline's work: the step waits for the largest stage.

@@ -70,7 +70,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<Layout>& layo
     const std::size_t need = peak_bytes(memory_of_stages(problem, layout));
     if (result.smallest_bytes == 0 || need < result.smallest_bytes)
       result.smallest_bytes = need;
-    if (!fits(problem, need)) {
+    if (!fits_memory(problem, need)) {
       ++result.num_too_large;
       const auto known = found.too_large.find(mesh);
       if (known == found.too_large.end() || need < known->second.memory_bytes)

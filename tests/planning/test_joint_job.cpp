@@ -39,7 +39,7 @@ TEST(JointJob, layers_follow_the_speed_of_their_devices) {
   EXPECT_EQ(job.layers_on(0) + job.layers_on(1), problems[0].model.num_layers);
   EXPECT_GT(to_double(job.layers_on(1)), 1.5 * to_double(job.layers_on(0)));
   for (const std::size_t i : {0, 1})
-    EXPECT_TRUE(fits(problems[i], job.memory_bytes[i]));
+    EXPECT_TRUE(fits_memory(problems[i], job.memory_bytes[i]));
   EXPECT_LT(job.step_interval.low, job.step_seconds);
   EXPECT_GT(job.step_interval.high, job.step_seconds);
 }
@@ -62,7 +62,7 @@ TEST(JointJob, small_memory_takes_fewer_layers) {
   const JointSearch search = search_joint_job(problems, batch_of(256), fast);
   ASSERT_TRUE(search.job) << search.why_none;
   EXPECT_LT(search.job->layers_on(1), search.job->layers_on(0));
-  EXPECT_TRUE(fits(problems[1], search.job->memory_bytes[1]));
+  EXPECT_TRUE(fits_memory(problems[1], search.job->memory_bytes[1]));
 }
 
 TEST(JointJob, days_and_cost_are_those_of_all_devices) {
