@@ -83,7 +83,7 @@ void add_bench_machine(CLI::App& bench, Chosen& chosen) {
   command->add_option("--output", options->output, "file to write; default machine.toml")->type_name("FILE.toml");
   command->add_option("--precision", options->precisions, "precisions to measure; default fp32")
       ->delimiter(',')
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+      ->check(CLI::IsMember(measurable_precisions()));
   add_gpu_options(*command);
   command->footer(
       "  Start it with the ranks and threads of the runs that you plan:\n"

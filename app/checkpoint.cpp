@@ -188,7 +188,7 @@ void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
   command->add_option("--output", arguments->output, "new directory, for transformers' from_pretrained()")->required();
   command->add_option(
       "--dtype", arguments->dtype,
-      fmt::format("type of the weights; default fp32: {}", fmt::join(words_of(all_scalar_types), ", ")));
+      fmt::format("type of the weights, one of {}; default fp32", fmt::join(words_of(all_scalar_types), ", ")));
   command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
   command->add_flag("--dry-run", arguments->dry_run, "print what would be written, but write nothing");
   command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");

@@ -55,7 +55,7 @@ std::string wrapped(const std::string& text, std::size_t columns) {
 
 CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
-CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
+CLI::Validator float_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 
 CLI::Option& one_value_each(CLI::Option& option) {
   return *option.allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -18,7 +18,7 @@ CLI::Validator between(Index min, Index max);
 CLI::Validator at_least(Index min);  ///< and at most largest_count
 
 /// Finite numbers from `min` to `max`.
-CLI::Validator real_between(double min, double max);
+CLI::Validator float_between(double min, double max);
 
 /// An option for a list that takes one value each time it is given, and so leaves what follows to others.
 CLI::Option& one_value_each(CLI::Option& option);

@@ -347,7 +347,7 @@ void add_evaluate(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--micro-batch", options->micro_batch,
                    "sequences per forward pass of a rank; default: batch.micro_batch_size of the run")
-      ->check(between(1, 1 << 24));
+      ->check(between(1, LargestModel::batch));
   command->add_option("--precision", options->precision, "type to compute in, if not precision.compute of the run")
       ->check(CLI::IsMember(compute_type_names()));
   CLI::Option* const logits = command->add_option(

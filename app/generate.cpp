@@ -251,18 +251,18 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--temperature", options->rules.sampling.temperature,
                    "0 = always the most likely token; default 0.8")
-      ->check(real_between(0, 1000));
+      ->check(float_between(temperature_range.min, temperature_range.max));
   command->add_option("--top-k", options->rules.sampling.top_k, "only the k most likely tokens; 0 (default): all")
       ->check(at_least(0));
   command
       ->add_option("--top-p", options->rules.sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")
-      ->check(real_between(0, 1));
+      ->check(float_between(0, 1));
   command
       ->add_option("--repetition-penalty", options->rules.sampling.repetition_penalty,
                    "divide positive logits of tokens of the text so far, prompt included, and multiply negative ones; "
                    "default 1: none")
-      ->check(real_between(0.01, 100));
+      ->check(float_between(0.01, 100));
   command->add_option("--seed", options->rules.seed, "same seed, same text; default 1")->check(at_least(0));
   add_gpu_options(*command);
   command->footer(

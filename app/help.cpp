@@ -60,7 +60,9 @@ void add_help(CLI::App& app, Chosen& chosen) {
     };
   });
   CLI::App* const completion = app.add_subcommand("completion", "Print the script that completes commands in a shell");
-  completion->add_option("shell", options->shell, "shell")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  completion->add_option("shell", options->shell, "the shell that completes")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
   completion->footer("  source <(espalier completion bash)       # in ~/.bashrc");
   completion->callback([&app, options, &chosen] {
     chosen.prints_only = true;

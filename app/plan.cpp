@@ -354,11 +354,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(between(1, most_devices));
   command->add_flag("--weak", options->weak, "let the batch grow with the devices of --scale");
   command->add_option("--max-step-seconds", options->most_step_seconds, "goal; exits with 2 if it is missed")
-      ->check(real_between(1e-9, 1e9));
+      ->check(float_between(1e-9, 1e9));
   command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "goal; exits with 2 if it is missed")
-      ->check(real_between(1e-9, 1e18));
+      ->check(float_between(1e-9, 1e18));
   command->add_option("--reserve-gib", options->reserve_gib, "device memory to keep free, in GiB")
-      ->check(real_between(0, 1e6));
+      ->check(float_between(0, 1e6));
   command->add_flag("--context", options->contexts, "also try context parallelism");
   command->add_option("--top", options->top, "number of layouts to list; default 8, with --json all")
       ->check(between(1, 1000));
@@ -378,7 +378,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->default_str("runs/rehearsal");
   command
       ->add_option("--rehearse-seconds", options->rehearsal.seconds, "duration of the steps of a rehearsal, in seconds")
-      ->check(real_between(1, 36000));
+      ->check(float_between(1, 36000));
   command->add_option("--mpiexec", options->rehearsal.mpiexec, "launcher of the ranks of a rehearsal")
       ->type_name("COMMAND");
   add_gpu_options(*command);

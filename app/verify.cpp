@@ -222,12 +222,12 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   command->add_option("overrides", options->overrides, "section.key=value; overrides the file");
   CLI::Option* const steps =
       command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
-  command->add_option("--precision", options->precision, "type to compute in, of which fp64 is the strictest")
+  command->add_option("--precision", options->precision, "type to compute in; fp64 is the strictest")
       ->check(CLI::IsMember(compute_type_names()));
   command
       ->add_option("--tolerance", options->verify.tolerance,
                    fmt::format("largest relative error; default {}", fmt::join(tolerances, ", ")))
-      ->check(real_between(0, 1));
+      ->check(float_between(0, 1));
   CLI::Option* const reference =
       command->add_option("--reference", options->reference,
                           "layout of all ranks to compare with, such as \"data=2,tensor=2\", if one rank is too small");

@@ -14,8 +14,6 @@ namespace {
 // Vectors of any instruction set and transactions of any GPU start at a multiple of 128 bytes.
 constexpr Index parameter_alignment = 64;  // elements; of parameters that join none
 
-Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 auto segment_key(const ParameterSpec& spec) {
   return std::tuple(spec.chunk, spec.block, spec.group(), !spec.weight_decay);
 }

@@ -15,8 +15,12 @@ struct float16;
 using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
 using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
 
-/// A count as a floating-point number, spelled out (-Wconversion).
+/// A count as a floating-point number, and a rank, stage or chunk as an index of a vector: compilers want these
+/// conversions spelled out (-Wconversion, -Wsign-conversion).
 constexpr double to_double(Index value) { return static_cast<double>(value); }
+constexpr std::size_t to_size(Index value) { return static_cast<std::size_t>(value); }
+
+constexpr Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 /// The type of master weights, optimizer state, accumulated gradients, mean and rstd, and losses: fp32, and fp64
 /// where the whole computation is fp64.

@@ -17,7 +17,7 @@ std::string describe(IntegerRange range) {
   return fmt::format("{} to {}", range.min, range.max);
 }
 
-std::string describe(NumberRange range) {
+std::string describe(FloatRange range) {
   std::string text;
   if (range.min > -std::numeric_limits<double>::infinity())
     text = fmt::format("{} {}", range.min_open ? "more than" : "at least", range.min);
@@ -28,7 +28,7 @@ std::string describe(NumberRange range) {
 
 bool inside(Index value, IntegerRange range) { return value >= range.min && value <= range.max; }
 
-bool inside(double value, NumberRange range) {
+bool inside(double value, FloatRange range) {
   return std::isfinite(value) && (range.min_open ? value > range.min : value >= range.min) &&
          (range.max_open ? value < range.max : value <= range.max);
 }

@@ -15,7 +15,7 @@ struct IntegerRange {
   Index max = std::numeric_limits<Index>::max();
 };
 
-struct NumberRange {
+struct FloatRange {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool min_open = false;  ///< the bound itself is not allowed
@@ -26,10 +26,10 @@ struct NumberRange {
 inline constexpr int most_ranks = 1 << 16;
 
 bool inside(Index value, IntegerRange range);
-bool inside(double value, NumberRange range);  ///< false for NaN and infinities
+bool inside(double value, FloatRange range);  ///< false for NaN and infinities
 
 /// "at least 1", "0 to 65536"
 std::string describe(IntegerRange range);
-std::string describe(NumberRange range);
+std::string describe(FloatRange range);
 
 }  // namespace espalier

@@ -43,9 +43,9 @@ void add_setup(const RunConfig& before, const RunConfig& after, std::vector<Diff
   add("tokens of a step", fmt::format("{}", before.tokens_per_step()), fmt::format("{}", after.tokens_per_step()));
 }
 
-// Where a difference stands: the model first, then layout, batch, hardware and program; of the rest what may explain
+// The order of differences: the model first, then layout, batch, hardware and program; of the rest what may explain
 // another loss, then all else.
-std::size_t place_of(const Difference& difference) {
+std::size_t order_of(const Difference& difference) {
   constexpr std::array<std::pair<std::string_view, std::size_t>, 14> order{{{"model.", 0},
                                                                             {"rotary.", 0},
                                                                             {"layout", 1},
@@ -142,7 +142,7 @@ std::vector<Difference> differences_between(const RecordedRun& before, const Rec
     if (difference.key != "run.directory")
       differences.push_back({difference.key, difference.old_value.empty() ? "absent" : difference.old_value,
                              difference.new_value.empty() ? "absent" : difference.new_value});
-  std::ranges::stable_sort(differences, {}, place_of);
+  std::ranges::stable_sort(differences, {}, order_of);
   return differences;
 }
 

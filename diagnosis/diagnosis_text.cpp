@@ -130,7 +130,7 @@ std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
       counted(profile.num_steps, "step"), profile.first_step, profile.last_step);
   if (profile.tokens_per_second > 0)
     text += fmt::format("  {} tokens/s{}{}\n", count_text(profile.tokens_per_second),
-                        share_of_rate(", gemm_fraction", profile.gemm_fraction), share_of_rate(", mfu", profile.mfu));
+                        share_of_rate(", GEMM fraction", profile.gemm_fraction), share_of_rate(", MFU", profile.mfu));
   if (profile.num_steps < few_steps)
     text += "  note: so few steps show little: the times of steps vary\n";
   if (run.predicted_time)

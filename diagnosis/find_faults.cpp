@@ -20,14 +20,14 @@ namespace {
 constexpr double slower_than_predicted = 0.25;
 
 std::string hosts_text(const RecordedRun& run, int from, int to) {
-  return fmt::format("rank {} is on {}, rank {} on {}", from, run.facts.host_of(to_index(from)), to,
-                     run.facts.host_of(to_index(to)));
+  return fmt::format("rank {} is on {}, rank {} on {}", from, run.facts.host_of(to_size(from)), to,
+                     run.facts.host_of(to_size(to)));
 }
 
 bool on_one_host(const RecordedRun& run, int from, int to) {
   const std::vector<std::size_t>& hosts = run.facts.host_of_rank;
   return run.is_on_one_host() ||
-         (to_index(std::max(from, to)) < hosts.size() && hosts[to_index(from)] == hosts[to_index(to)]);
+         (to_size(std::max(from, to)) < hosts.size() && hosts[to_size(from)] == hosts[to_size(to)]);
 }
 
 // Inside a host, messages go through its memory.
@@ -54,7 +54,7 @@ std::vector<Link> links_of(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Link> links;
   const int stages = run.config.layout.pipeline;
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
-    const RankProfile& receiver = profile.ranks[to_index(rank)];
+    const RankProfile& receiver = profile.ranks[to_size(rank)];
     const auto add = [&](OperationKind send, int step, double transit) {
       PerAxis coordinates = receiver.coordinates;
       coordinates[Axis::pp] = (coordinates[Axis::pp] + step + stages) % stages;
@@ -68,8 +68,8 @@ std::vector<Link> links_of(const RecordedRun& run, const StepProfile& profile) {
 }
 
 double cost_of_delay(const RecordedRun& run, const StepProfile& profile, const Link& link, double typical) {
-  const int replica = profile.ranks[to_index(link.to)].coordinates[Axis::dp];
-  PipelineCosts costs = pipeline_of(run, profile, work_of_replicas(run, profile)[to_index(replica)]);
+  const int replica = profile.ranks[to_size(link.to)].coordinates[Axis::dp];
+  PipelineCosts costs = pipeline_of(run, profile, work_of_replicas(run, profile)[to_size(replica)]);
   costs.message = typical;
   const double without = pipeline_time(costs).window;
   costs.delay = [&](int stage, const Operation& send) {
@@ -124,7 +124,7 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
 double max_messages(const RecordedRun& run, const LinkTimes::Slow& link) {
   const RunConfig& config = run.config;
   const auto sent =
-      static_cast<double>(run.ranks[to_index(link.to)].back().bytes_sent[static_cast<std::size_t>(link.axis)]);
+      static_cast<double>(run.ranks[to_size(link.to)].back().bytes_sent[static_cast<std::size_t>(link.axis)]);
   if (link.axis == Axis::dp) {
     const ReducerOptions options;
     const double bucket = std::clamp(sent / options.buckets, static_cast<double>(options.smallest_bucket_bytes),
@@ -134,7 +134,7 @@ double max_messages(const RecordedRun& run, const LinkTimes::Slow& link) {
   const int stage = config.layout.mesh().coordinates(link.to)[Axis::pp];
   const std::vector<PipelineSchedule> schedules = make_schedules(config, config.layout);
   int passes = 0;  // of the ring, each with a message less than it has ranks
-  for (const Operation& operation : schedules[to_index(stage)])
+  for (const Operation& operation : schedules[to_size(stage)])
     passes += operation.tensor.passes();
   return static_cast<double>(passes) * (config.layout.mesh().degree(link.axis) - 1);
 }
@@ -218,7 +218,7 @@ void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::
   std::vector<double> predictions;
   const StepProfile healthy = without_slow_ranks(profile);
   for (const RankProfile& rank : healthy.ranks) {
-    const PhaseSeconds& predicted = run.predicted_time->stages[to_index(rank.coordinates[Axis::pp])];
+    const PhaseSeconds& predicted = run.predicted_time->stages[to_size(rank.coordinates[Axis::pp])];
     const double seconds = predicted[Phase::forward] + predicted[Phase::backward];
     if (seconds <= 0)
       return;
@@ -249,7 +249,7 @@ bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
 double min_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
   double least = std::numeric_limits<double>::infinity();
   for (const int member : run.config.layout.mesh().group(rank, axis))
-    least = std::min(least, profile.ranks[to_index(member)].seconds[phase]);
+    least = std::min(least, profile.ranks[to_size(member)].seconds[phase]);
   return least;
 }
 

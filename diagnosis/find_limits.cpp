@@ -49,21 +49,21 @@ std::vector<double> evened(const std::vector<double>& stages) {
 Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
   const RunConfig& config = run.config;
   const auto parts = static_cast<int>(config.layout.layers.size());
-  std::vector<LayerCosts> costs(to_index(parts));  // of a layer on each part
+  std::vector<LayerCosts> costs(to_size(parts));  // of a layer on each part
   if (!config.emulates_operations())
     for (int part = 0; part < parts; ++part)
-      costs[to_index(part)] = layer_flops(config.model.shape, config.sequence_length,
-                                          config.layout.recompute_of(config.layout.stage_of_part(part)));
+      costs[to_size(part)] = layer_flops(config.model.shape, config.sequence_length,
+                                         config.layout.recompute_of(config.layout.stage_of_part(part)));
   double all = costs.front().embedding + costs.back().head;
   for (int part = 0; part < parts; ++part)
-    all += to_double(config.layout.layers[to_index(part)]) * costs[to_index(part)].block;
+    all += to_double(config.layout.layers[to_size(part)]) * costs[to_size(part)].block;
   const double seconds_of_one = std::accumulate(stages.begin(), stages.end(), 0.0) / all;
   const std::vector<Index> wanted = balance_layers(config.model.shape.num_layers, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
-    after[to_index(config.layout.stage_of_part(part))] +=
-        seconds_of_one * costs[to_index(part)].block *
-        to_double(wanted[to_index(part)] - config.layout.layers[to_index(part)]);
+    after[to_size(config.layout.stage_of_part(part))] +=
+        seconds_of_one * costs[to_size(part)].block *
+        to_double(wanted[to_size(part)] - config.layout.layers[to_size(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
           .estimated_by = "the simulated schedule with one layer moved"};
@@ -73,7 +73,7 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
 std::vector<double> computing_of_stages(const StepProfile& profile, std::size_t num_stages) {
   std::vector<std::vector<double>> ranks(num_stages);
   for (const RankProfile& rank : profile.ranks)
-    ranks[to_index(rank.coordinates[Axis::pp])].push_back(rank.compute());
+    ranks[to_size(rank.coordinates[Axis::pp])].push_back(rank.compute());
   std::vector<double> stages;
   for (std::vector<double>& of_stage : ranks)
     stages.push_back(median_of(std::move(of_stage)));
@@ -89,7 +89,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
   const auto stage = slowest - stages.begin();
   // Exchanges of tensor ranks, which are in the work, have findings of their own.
   const std::vector<double> computing = computing_of_stages(without_slow_ranks(profile), stages.size());
-  if (computing[to_index(static_cast<int>(stage))] < (1 + uneven) * evened(computing).front())
+  if (computing[to_size(stage)] < (1 + uneven) * evened(computing).front())
     return;
   const std::vector<Index> layers = run.config.layout.layers_of_stages();
   Finding finding{
@@ -103,7 +103,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
     seconds.push_back(fmt::format("{:.4g}", each));
   finding.evidence = {fmt::format("seconds of work a step by stage: {}", fmt::join(seconds, ", "))};
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank)
-    if (profile.ranks[to_index(rank)].coordinates[Axis::pp] == static_cast<int>(stage))
+    if (profile.ranks[to_size(rank)].coordinates[Axis::pp] == static_cast<int>(stage))
       finding.ranks.push_back(rank);
   if (!layers.empty()) {
     finding.evidence.push_back(fmt::format("layers by stage: {}", fmt::join(layers, ", ")));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
 
-std::string place_text(const RankProfile& rank) {
+std::string coordinates_text(const RankProfile& rank) {
   return fmt::format("stage {}, replica {}, tensor {}", rank.coordinates[Axis::pp], rank.coordinates[Axis::dp],
                      rank.coordinates[Axis::tp]);
 }
@@ -38,9 +38,9 @@ std::vector<double> expected_compute(const StepProfile& profile) {
         continue;
       if (other.coordinates[Axis::pp] == stage)
         peers.push_back(other.compute());
-      const double work = profile.stage_work[to_index(other.coordinates[Axis::pp])];
+      const double work = profile.stage_work[to_size(other.coordinates[Axis::pp])];
       if (work > 0)
-        others.push_back(other.compute() * profile.stage_work[to_index(stage)] / work);
+        others.push_back(other.compute() * profile.stage_work[to_size(stage)] / work);
     }
     expected.push_back(!peers.empty()    ? median_of(peers)
                        : !others.empty() ? median_of(others)
@@ -63,7 +63,7 @@ Slowness slowness(const StepProfile& profile, std::size_t rank, double by_others
   if (by_others <= 0 || compute <= (1 + tolerance) * by_others)
     return {};
   if (!profile.calibrated_compute.empty()) {
-    const double predicted = profile.calibrated_compute[to_index(profile.ranks[rank].coordinates[Axis::pp])];
+    const double predicted = profile.calibrated_compute[to_size(profile.ranks[rank].coordinates[Axis::pp])];
     if (predicted > (1 + profile.calibrated_error) * by_others && compute > (1 + tolerance) * predicted)
       return {compute / predicted, predicted};
   }
@@ -93,7 +93,7 @@ double gain_of_healing(const RecordedRun& run, const StepProfile& profile, std::
   const double now = longest(replicas);
   StepProfile healed = profile;
   heal(healed.ranks[rank], ratio);
-  const std::size_t replica = to_index(profile.ranks[rank].coordinates[Axis::dp]);
+  const std::size_t replica = to_size(profile.ranks[rank].coordinates[Axis::dp]);
   replicas[replica] = pipeline_time(pipeline_of(run, profile, work_of_replicas(run, healed)[replica])).window;
   return now - longest(replicas);
 }
@@ -103,9 +103,9 @@ double gain_of_healing(const RecordedRun& run, const StepProfile& profile, std::
 double cost_of_slow_rank(const RecordedRun& run, const StepProfile& profile, std::size_t rank) {
   const StepProfile healthy = without_slow_ranks(profile);
   const PerAxis& coordinates = profile.ranks[rank].coordinates;
-  const std::vector<double> others = work_of_replicas(run, healthy)[to_index(coordinates[Axis::dp])];
+  const std::vector<double> others = work_of_replicas(run, healthy)[to_size(coordinates[Axis::dp])];
   std::vector<double> with = others;
-  with[to_index(coordinates[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
+  with[to_size(coordinates[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
   return pipeline_time(pipeline_of(run, profile, with)).window -
          pipeline_time(pipeline_of(run, profile, others)).window;
 }
@@ -138,7 +138,7 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
         fmt::format("forward and backward take {:.4g} s a step on it, {:.4g} s by {}", compute, expected[rank],
                     has_peers(profile, rank) ? "the other ranks of its stage"
                                              : fmt::format("the other stages (work by {})", profile.work_source)),
-        place_text(profile.ranks[rank])};
+        coordinates_text(profile.ranks[rank])};
     if (predicted)
       finding.evidence.push_back(
           fmt::format("{} predicts {:.4g} s: the others are quicker while it leaves them more of "

@@ -8,9 +8,6 @@
 
 namespace espalier {
 
-/// A rank, stage or replica as an index of a vector, which compilers want spelled out (-Wsign-conversion).
-constexpr std::size_t to_index(int i) { return static_cast<std::size_t>(i); }
-
 /// What can be wrong with a run. The words of `diagnose --json` and of docs/diagnose.md.
 enum class Cause {
   died,                ///< did not exit cleanly

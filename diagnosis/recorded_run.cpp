@@ -173,7 +173,7 @@ std::vector<StepRecord> steps_of(RecordedRun& run) {
   const Path path = run.directory / RunFile::metrics;
   std::vector<StepRecord> steps = lines_of(run, path, read_step_records);
   if (const std::string hole = hole_in(steps, run.steps_done); !hole.empty())
-    run.gaps.push_back("metrics.jsonl has " + hole);
+    run.gaps.push_back(std::string(RunFile::metrics) + " has " + hole);
   if (steps.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, but its record is missing", "no such file",
                   fmt::format("a line for each step: run.json says \"{}\"", to_string(run.record.state)));

@@ -90,7 +90,7 @@ constexpr const char* odd_suffix = " odd";
 
 // A phase; the weight part of backward, and chunks in turn, are kinds of their own.
 std::string block_kind(const TimelineEvent& event) {
-  if (is_of(event, Phase::backward) && event.name.starts_with("W"))
+  if (is_of(event, Phase::backward) && is_weight_text(event.name))
     return weight_kind;
   return std::string(event.category) + (computes(event) && event.chunk % 2 == 1 ? odd_suffix : "");
 }

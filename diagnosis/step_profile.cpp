@@ -8,6 +8,7 @@
 
 #include "core/median.hpp"
 #include "diagnosis/finding.hpp"
+#include "io/records/run_paths.hpp"
 #include "models/cost.hpp"
 
 namespace espalier {
@@ -77,8 +78,8 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
   for (std::size_t step = 0; step < longest.size(); ++step) {
     int slowest = 0;
     for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-      if (step < ranks[to_index(rank)].size() && ranks[to_index(rank)][step].seconds[Phase::data] > longest[step]) {
-        longest[step] = ranks[to_index(rank)][step].seconds[Phase::data];
+      if (step < ranks[to_size(rank)].size() && ranks[to_size(rank)][step].seconds[Phase::data] > longest[step]) {
+        longest[step] = ranks[to_size(rank)][step].seconds[Phase::data];
         slowest = rank;
       }
     seconds_longest[slowest] += longest[step];
@@ -118,13 +119,13 @@ void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
 // Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const RunConfig& config = run.config;
-  const auto num_stages = to_index(config.layout.pipeline);
+  const auto num_stages = to_size(config.layout.pipeline);
   profile.stage_work.assign(num_stages, 1);
   if (num_stages == 1)
     return;
   if (run.predicted_time && run.predicted_time->stages.size() == num_stages) {
     const bool emulated = config.emulates_operations();
-    profile.work_source = "prediction.json";
+    profile.work_source = RunFile::prediction;
     profile.work_tolerance = emulated
                                  ? emulated_tolerance
                                  : std::clamp(run.predicted_time->error_share, predicted_tolerance, counted_tolerance);
@@ -156,7 +157,7 @@ StepProfile profile_steps(const RecordedRun& run) {
   std::tie(profile.first_step, profile.last_step) = steps_to_look_at(run);
   std::vector<std::vector<StepTimes>> ranks;
   for (int rank = 0; rank < run.config.layout.num_devices(); ++rank) {
-    ranks.push_back(between(run.ranks[to_index(rank)], profile.first_step, profile.last_step));
+    ranks.push_back(between(run.ranks[to_size(rank)], profile.first_step, profile.last_step));
     profile.ranks.push_back(profile_rank(ranks.back(), run.config.layout.mesh().coordinates(rank)));
   }
   const std::vector<StepTimes>& root = ranks.front();
@@ -173,13 +174,13 @@ StepProfile profile_steps(const RecordedRun& run) {
 }
 
 std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const StepProfile& profile) {
-  const auto replicas = to_index(run.config.layout.data);
-  const auto stages = to_index(run.config.layout.pipeline);
+  const auto replicas = to_size(run.config.layout.data);
+  const auto stages = to_size(run.config.layout.pipeline);
   std::vector<std::vector<double>> work(replicas, std::vector<double>(stages));
   std::vector<std::vector<double>> exchange(replicas, std::vector<double>(stages, 1e300));
   for (const RankProfile& rank : profile.ranks) {
-    const std::size_t replica = to_index(rank.coordinates[Axis::dp]);
-    const std::size_t stage = to_index(rank.coordinates[Axis::pp]);
+    const std::size_t replica = to_size(rank.coordinates[Axis::dp]);
+    const std::size_t stage = to_size(rank.coordinates[Axis::pp]);
     work[replica][stage] = std::max(work[replica][stage], rank.compute());
     exchange[replica][stage] = std::min(exchange[replica][stage], rank.seconds[Phase::tensor_comm]);
   }

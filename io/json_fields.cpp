@@ -35,7 +35,7 @@ Index integer_from(const nlohmann::json& value, const char* key, IntegerRange ra
   return value.get<Index>();
 }
 
-double real_from(const nlohmann::json& value, const char* key, NumberRange range) {
+double float_from(const nlohmann::json& value, const char* key, FloatRange range) {
   if (!value.is_number() || !std::isfinite(value.get<double>()) || !inside(value.get<double>(), range))
     refuse_field(key, value, describe(range));
   return value.get<double>();
@@ -87,7 +87,7 @@ void require_object(const nlohmann::json& json) {
 double number_field(const nlohmann::json& json, const char* key) {
   const nlohmann::json& value = any_field(json, key);
   const std::optional<double> named = named_number(value);
-  return named ? *named : real_from(value, key, {});
+  return named ? *named : float_from(value, key, {});
 }
 
 void name_non_finite(nlohmann::ordered_json& value) {

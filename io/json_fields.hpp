@@ -23,7 +23,7 @@ namespace espalier {
 inline constexpr IntegerRange count_range{0, Index{1} << 50};  ///< of steps, samples, tokens, bytes: sums of a few fit
 /// Of steps and samples. Times the largest batch (2^24) they fit into an Index.
 inline constexpr IntegerRange steps_range{0, Index{1} << 38};
-inline constexpr NumberRange seconds_range{.min = 0, .max = 1e12};
+inline constexpr FloatRange seconds_range{.min = 0, .max = 1e12};
 inline constexpr std::size_t longest_text = 4096;  ///< of a name or a sentence
 inline constexpr std::size_t longest_list = std::size_t{1} << 20;
 
@@ -47,7 +47,7 @@ class FieldError : public std::runtime_error {
 
 /// A value of these types. `key` is for the message. @throws as refuse_field()
 Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range);
-double real_from(const nlohmann::json& value, const char* key, NumberRange range);  ///< finite
+double float_from(const nlohmann::json& value, const char* key, FloatRange range);  ///< finite
 bool boolean_from(const nlohmann::json& value, const char* key);
 const std::string& text_from(const nlohmann::json& value, const char* key, std::size_t most);
 
@@ -84,8 +84,8 @@ T value_from(const nlohmann::json& value, const char* key, IntegerRange range = 
 }
 
 template <std::floating_point T>
-T value_from(const nlohmann::json& value, const char* key, NumberRange range = {}) {
-  return static_cast<T>(real_from(value, key, range));
+T value_from(const nlohmann::json& value, const char* key, FloatRange range = {}) {
+  return static_cast<T>(float_from(value, key, range));
 }
 
 template <std::same_as<std::string> T>
@@ -93,7 +93,7 @@ T value_from(const nlohmann::json& value, const char* key, std::size_t most = lo
   return text_from(value, key, most);
 }
 
-/// `json[key]` as a T within its range: an IntegerRange, a NumberRange, the longest text. @throws std::runtime_error
+/// `json[key]` as a T within its range: an IntegerRange, a FloatRange, the longest text. @throws std::runtime_error
 template <class T, class... Range>
 T field(const nlohmann::json& json, const char* key, Range... range) {
   return value_from<T>(any_field(json, key), key, range...);

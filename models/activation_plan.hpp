@@ -76,11 +76,11 @@ class ActivationPlan {
   /// Whether slots of the same number of all chunks lie in the same memory.
   bool shares_slots() const { return shares_slots_; }
 
-  Slot& slot(ActivationIndex at) { return slots_.at(index(at.chunk)).at(index(at.slot)); }
-  const Slot& slot(ActivationIndex at) const { return slots_.at(index(at.chunk)).at(index(at.slot)); }
-  Gradients& gradients(ActivationIndex at) { return gradients_.at(index(at.chunk)).at(index(at.gradients)); }
+  Slot& slot(ActivationIndex at) { return slots_.at(to_size(at.chunk)).at(to_size(at.slot)); }
+  const Slot& slot(ActivationIndex at) const { return slots_.at(to_size(at.chunk)).at(to_size(at.slot)); }
+  Gradients& gradients(ActivationIndex at) { return gradients_.at(to_size(at.chunk)).at(to_size(at.gradients)); }
   const Gradients& gradients(ActivationIndex at) const {
-    return gradients_.at(index(at.chunk)).at(index(at.gradients));
+    return gradients_.at(to_size(at.chunk)).at(to_size(at.gradients));
   }
   Scratch& scratch() { return scratch_; }
 
@@ -96,8 +96,6 @@ class ActivationPlan {
   }
 
  private:
-  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
-
   void take_read_later(Arena& arena, Saved& saved) const {
     TakeArrays take(arena, [](const SavedArray& array) { return array.read_by != ReadBy::backward_input; });
     saved.each(take, shape_);

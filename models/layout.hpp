@@ -20,6 +20,8 @@ inline const char* to_string(ShardOver over) { return over == ShardOver::all ? "
 
 /// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` estimates, a run has and its
 /// records store. A config may leave degrees and layers open (training/config/run_layout.hpp fills them in).
+inline constexpr int most_zero_stage = 3;
+
 struct Layout {
   int tensor = 1;          ///< ranks that share each matrix
   int context = 1;         ///< ranks that share each sequence; above the tensor ranks. Only the planner knows them

@@ -46,7 +46,7 @@ void visit_parallel(L& layout, Visitor&& v) {
   v.choice("recompute", layout.recompute, all_recompute_modes(),
            "activations that backward computes again (docs/memory.md)");
   v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
-  v.integer("zero_stage", layout.zero_stage, {0, 3},
+  v.integer("zero_stage", layout.zero_stage, {0, most_zero_stage},
             "ZeRO; 1: replicas share the optimizer state; 2: also gradients; 3: also weights");
   v.choice("shard_over", layout.shard_over, std::vector{ShardOver::all, ShardOver::node},
            "which replicas share one copy of what ZeRO shards: all, or those of a node");

@@ -5,9 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "core/scalars.hpp"
+#include "core/value_range.hpp"
 
 namespace espalier {
+
+inline constexpr FloatRange temperature_range{0, 1000};
 
 /// How the next token is drawn from its logits. The rules are applied in this order.
 struct SamplingConfig {

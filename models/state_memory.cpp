@@ -12,8 +12,6 @@ namespace {
 
 std::size_t to_bytes(Index elements, Index element_bytes) { return static_cast<std::size_t>(elements * element_bytes); }
 
-Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 // All layers of a stage in one chunk: where the flat arrays have chunks makes no difference.
 ChunkLayers together(const std::vector<ChunkLayers>& chunks) {
   ChunkLayers all;

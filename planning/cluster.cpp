@@ -120,8 +120,8 @@ Cluster cluster_preset(const std::string& text) {
 }
 
 Cluster with_devices(Cluster cluster, int num_devices) {
-  const int size = std::max(cluster.devices_per_node, cluster.node_size);
-  cluster.node_size = size;
+  const int size = std::max(cluster.devices_per_node, cluster.node_capacity);
+  cluster.node_capacity = size;
   cluster.num_nodes = (num_devices + size - 1) / size;
   const int each = num_devices / cluster.num_nodes;
   const bool evenly = num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each));

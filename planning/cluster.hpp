@@ -18,6 +18,7 @@ struct LinkTier {
   double alone = 0;
 };
 
+inline constexpr double least_latency = 1e-9;          ///< seconds, of a link in a cluster file
 inline constexpr int most_devices = 1 << 24;           ///< of a machine
 inline constexpr int most_devices_per_node = 1 << 16;  ///< that one link joins
 
@@ -27,7 +28,7 @@ struct Cluster {
   Accelerator device;
   int num_nodes = 1;
   int devices_per_node = 8;
-  int node_size = 0;  ///< devices of a node where with_devices() takes fewer of each; 0: devices_per_node
+  int node_capacity = 0;  ///< devices of a node where with_devices() takes fewer of each; 0: devices_per_node
   LinkTier node;
   LinkTier network;                  ///< each device's share of the network cards of its node
   Index reserved_bytes = 0;          ///< of a device: context, library scratch, fragmentation

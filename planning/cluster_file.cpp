@@ -26,7 +26,7 @@ constexpr Sane sane_memory{0x1p26, 0x1p44};
 constexpr Sane sane_memory_bandwidth{1e9, 1e14};
 constexpr Sane sane_node_bandwidth{1e6, 1e13};
 constexpr Sane sane_network_bandwidth{1e6, 1e12};
-constexpr Sane sane_latency{1e-9, 0.1};
+constexpr Sane sane_latency{least_latency, 0.1};
 constexpr Sane sane_watts{1, 1e5};
 constexpr double most_price = 1e6;  // of an hour of a device, in any currency
 
@@ -64,7 +64,7 @@ std::string likely_mistake(Quantity quantity, double value, Sane sane) {
   return fmt::format(": is the unit right?{}", bits);
 }
 
-constexpr NumberRange efficiency{.min = 1e-3, .max = 1};
+constexpr FloatRange efficiency{.min = 1e-3, .max = 1};
 
 // A rule of several keys that is broken, reported at one of them.
 struct ClusterRule {
@@ -207,7 +207,7 @@ class ClusterReader {
   void section(const char* name) { section_ = name; }
   void text(const char* key, std::string& value) { reader_.read(section_, key, value); }
   void boolean(const char* key, bool& value) { reader_.read(section_, key, value); }
-  void number(const char* key, double& value, NumberRange range) { reader_.read(section_, key, value, range); }
+  void number(const char* key, double& value, FloatRange range) { reader_.read(section_, key, value, range); }
 
   void count(const char* key, int& value, Index most) {
     Index read = value;
@@ -263,7 +263,7 @@ class ClusterReader {
   }
 
   // Earlier versions wrote another key.
-  void efficiency(const char* key, const char* earlier_key, double& value, NumberRange range) {
+  void efficiency(const char* key, const char* earlier_key, double& value, FloatRange range) {
     if (reader_.read(section_, earlier_key, value, range) && reader_.has(section_, key))
       reader_.problem(section_, earlier_key, fmt::format("is an earlier name of {}: give one of them", key));
     reader_.read(section_, key, value, range);
@@ -304,11 +304,11 @@ class ClusterWriter {
   void text(const char* key, const std::string& value) { file_.write(section_, key, value); }
   void boolean(const char* key, bool value) { file_.write(section_, key, value); }
   void count(const char* key, int value, Index) { file_.write(section_, key, Index{value}); }
-  void number(const char* key, double value, NumberRange) {
+  void number(const char* key, double value, FloatRange) {
     if (value > 0)
       file_.write(section_, key, value);
   }
-  void efficiency(const char* key, const char*, double value, NumberRange range) { number(key, value, range); }
+  void efficiency(const char* key, const char*, double value, FloatRange range) { number(key, value, range); }
   void quantity(const char* key, Quantity quantity, double value, Sane) {
     if (value > 0)
       file_.write(section_, key, quantity_text(quantity, value));

@@ -35,7 +35,7 @@ std::optional<LayoutPrice> faster_on_fewer(const PlanProblem& problem, const Lay
     LayoutSpace own = space;
     own.num_devices = devices;
     SearchResult result = search_recommended(smaller, own);
-    const double least = (1 + resolution(problem.cluster)) * (fastest ? *fastest : best).tokens_per_second;
+    const double least = (1 + step_resolution(problem.cluster)) * (fastest ? *fastest : best).tokens_per_second;
     if (!result.ranking.empty() && result.ranking.front().tokens_per_second > least)
       fastest = std::move(result.ranking.front());
   }

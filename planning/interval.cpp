@@ -20,7 +20,7 @@ constexpr CaseKind measured_machine{"layers that were measured on this machine",
 constexpr CaseKind own_memory{"layouts of train", 0.99, 1.01};
 constexpr CaseKind other_memory{"published cases of other programs", 0.85, 1.28};
 
-constexpr double usual_resolution = 0.05;  // published_left_out prints it, too
+constexpr double published_resolution = 0.05;  // published_left_out prints it, too
 
 constexpr double short_seconds = 1;    // of a step that may wait for the host and for stragglers
 constexpr double much_waiting = 0.15;  // of a step, for messages
@@ -57,9 +57,9 @@ Interval memory_interval(const PlanProblem& problem, std::size_t bytes) {
   return {static_cast<double>(bytes) * kind.low, static_cast<double>(bytes) * kind.high};
 }
 
-double resolution(const Cluster& cluster) {
+double step_resolution(const Cluster& cluster) {
   const double measured = cluster.device.error_share;
-  return measured > 0 ? std::min(measured, usual_resolution) : usual_resolution;
+  return measured > 0 ? std::min(measured, published_resolution) : published_resolution;
 }
 
 }  // namespace espalier

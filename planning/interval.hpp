@@ -37,6 +37,6 @@ Interval memory_interval(const PlanProblem& problem, std::size_t bytes);
 /// Below this relative difference of two predicted steps we cannot say which layout is faster. Above it, 9 of 10
 /// published pairs have the predicted order. It is less than an interval: errors of two layouts of one model on one
 /// machine are alike.
-double resolution(const Cluster& cluster);
+double step_resolution(const Cluster& cluster);
 
 }  // namespace espalier

@@ -6,7 +6,7 @@
 
 #include "planning/price_layout.hpp"
 
-// What a layout cannot be on a machine, and what a device has no room for, in words.
+// What a layout cannot be on a machine, and what does not fit a device, in words.
 
 namespace espalier {
 
@@ -25,10 +25,10 @@ std::size_t needed_bytes(const PlanProblem& problem, std::size_t bytes);
 /// Whether a device has them.
 bool fits_memory(const PlanProblem& problem, std::size_t bytes);
 
-/// "53.23 GiB"; where the upper end alone has no room: "73.99 GiB (at most 74.73 GiB)".
+/// "53.23 GiB"; where the upper end alone does not fit: "73.99 GiB (at most 74.73 GiB)".
 std::string need_text(const PlanProblem& problem, std::size_t bytes);
 
-/// Why a device has no room for it: what, where, by how much; empty when it fits.
+/// Why it does not fit a device: what, where, by how much; empty when it fits.
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);
 
 }  // namespace espalier

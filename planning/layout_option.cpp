@@ -44,7 +44,7 @@ struct Item {
 
 void read(const Item& item, Index& value) {
   const Index least = item.key == "zero_stage" ? 0 : 1;
-  const Index most = item.key == "zero_stage" ? 3 : most_devices;
+  const Index most = item.key == "zero_stage" ? most_zero_stage : most_devices;
   const char* const end = item.value.data() + item.value.size();
   const auto [read_to, failed] = std::from_chars(item.value.data(), end, value);
   if (failed != std::errc() || read_to != end || value < least || value > most)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "models/layout_rules.hpp"
@@ -59,8 +60,9 @@ void append_shards(std::vector<Layout>& layouts, const PlanProblem& problem, con
 // The open choices that cost nothing to combine, for one mesh of ranks.
 void append_choices(std::vector<Layout>& layouts, const PlanProblem& problem, const LayoutSpace& space, Layout mesh) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
-  const std::vector<int> stages =
-      fixed_or(space.zero_stage, mesh.gradient_ranks() == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3});
+  std::vector<int> all_stages(mesh.gradient_ranks() == 1 ? 1 : most_zero_stage + 1);
+  std::iota(all_stages.begin(), all_stages.end(), 0);
+  const std::vector<int> stages = fixed_or(space.zero_stage, all_stages);
   if (mesh.tensor == 1 && space.sequence_parallel.value_or(false))
     return;  // nobody to split rows with
   const std::vector<bool> sequence =

@@ -158,21 +158,32 @@ class Memo : MemoText {
     std::string range;
   };
 
+  // "GEMM fraction 61.2 % of 700 TFLOP/s, MFU 43.0 % of 989 TFLOP/s"
+  static std::string utilization_text(const FlopsShares& shares, const MatrixRate& rate) {
+    const auto text = [](const char* name, double share, double of) {
+      return fmt::format("{} {:.1f} % of {}", name, 100 * share, quantity_text(Quantity::flops_per_second, of));
+    };
+    std::vector<std::string> parts;
+    if (shares.gemm_fraction)
+      parts.push_back(text("GEMM fraction", *shares.gemm_fraction, rate.peak_flops));
+    if (shares.mfu)
+      parts.push_back(text("MFU", *shares.mfu, rate.peak()));
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
   // Those of `plan --json`. All machines have the same rows; a value that is unknown is empty.
   static std::vector<Figure> figures(const MemoSubject& subject) {
     const PlanProblem& problem = subject.problem;
     const LayoutPrice& best = subject.best;
     const double tokens = best.tokens_per_second * best.step_seconds;
-    const MatrixRate& rate = problem.cluster.device.rate(best.layout.precision);
     std::vector<Figure> rows{
         {"layout", best.layout.text(), ""},
         {"time of a step", time_text(best.step_seconds), interval_text(best.step_interval) + " s"},
         {"tokens per second", rounded_text(best.tokens_per_second, 4),
          interval_text({tokens / best.step_interval.high, tokens / best.step_interval.low}, 4)},
         {"utilization",
-         fmt::format("{} of {} in {}", best.flops_shares.text(),
-                     quantity_text(Quantity::flops_per_second, rate.peak() > 0 ? rate.peak() : rate.peak_flops),
-                     to_string(best.layout.precision)),
+         utilization_text(best.flops_shares, problem.cluster.device.rate(best.layout.precision)) + " in " +
+             to_string(best.layout.precision),
          ""},
         {"peak memory of a device", fmt::format("{} of {}", bytes_text(best.memory_bytes), free_text(problem)),
          fmt::format("{} to {}", rounded_bytes_text(best.memory_interval.low),
@@ -300,7 +311,7 @@ class Memo : MemoText {
       if (each.result && each.result->num_alike > 1)
         say("- {} layouts differ by less than {:.0f} %. The prediction cannot tell which of them is the fastest. "
             "The answer is the one with {}.\n",
-            each.result->num_alike, 100 * resolution(each.problem.cluster), simplest_text);
+            each.result->num_alike, 100 * step_resolution(each.problem.cluster), simplest_text);
     }
   }
 

@@ -152,7 +152,7 @@ Index fewest_devices(const PlanProblem& problem, const LayoutSpace& space) {
     const Index most = times * space.num_devices;
     if (most < least || !fits_on(problem, space, most))
       continue;
-    const Index node = std::max(problem.cluster.devices_per_node, problem.cluster.node_size);
+    const Index node = std::max(problem.cluster.devices_per_node, problem.cluster.node_capacity);
     const Index step = std::max(most <= node ? 1 : node, most / 2 / most_tried);
     for (Index devices = (most / 2 / step + 1) * step; devices < most; devices += step)
       if (devices >= least && fits_on(problem, space, devices))

@@ -245,7 +245,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
   json.update(reasons_json(problem, space, result.ranking.front()));
   json["num_alike"] = result.num_alike;
-  json["resolution"] = resolution(problem.cluster);
+  json["resolution"] = step_resolution(problem.cluster);
   json["fewer_devices"] = result.fewer_devices ? price_json(problem, *result.fewer_devices) : Json();
   json["not_built"] = Json();
   if (result.not_built) {

@@ -38,13 +38,11 @@ std::string row_text(std::string text, const PlanProblem& problem, const LayoutP
   return text + wrapped(price.layout.text() + mark, text.size()) + "\n";
 }
 
-std::string head_text(const std::string& before, std::span<const PlanProblem> problems) {
-  const auto is_measured = [](const PlanProblem& problem) {
-    return std::ranges::any_of(problem.cluster.device.rates, &MatrixRate::is_measured);
-  };
-  const char* const share = std::ranges::none_of(problems, is_measured)  ? "MFU"
-                            : std::ranges::all_of(problems, is_measured) ? "GEMM"
-                                                                         : "MFU/GEMM";
+std::string head_text(const std::string& before, std::span<const LayoutPrice> prices) {
+  const auto is_measured = [](const LayoutPrice& price) { return price.flops_shares.gemm_fraction.has_value(); };
+  const char* const share = std::ranges::none_of(prices, is_measured)  ? "MFU"
+                            : std::ranges::all_of(prices, is_measured) ? "GEMM"
+                                                                       : "MFU/GEMM";
   return fmt::format("{} {:>11} {:>16} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "9 of 10 cases",
                      "tokens/s", share, "bubble", "idle", "memory");
 }
@@ -117,7 +115,7 @@ std::string problem_text(const PlanProblem& problem, int num_devices, Index glob
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
   const std::vector<LayoutPrice> shown(prices.begin(),
                                        prices.begin() + static_cast<std::ptrdiff_t>(std::min(most, prices.size())));
-  std::string text = head_text("    ", {&problem, 1});
+  std::string text = head_text("    ", shown);
   for (std::size_t i = 0; i < shown.size(); ++i)
     text += row_text(fmt::format("{:>3}.", i + 1), problem, shown[i]);
   return text + columns_text(shown) + marks_text(problem, shown);
@@ -170,7 +168,7 @@ std::string alike_text(const PlanProblem& problem, const SearchResult& result) {
   const double slower = result.ranking.front().step_seconds / fastest.step_seconds - 1;
   return fmt::format(
       "{} layouts differ by less than {:.0f} %, too little to be sure which is the fastest. The first one has {}.{}",
-      result.num_alike, 100 * resolution(problem.cluster), simplest_text,
+      result.num_alike, 100 * step_resolution(problem.cluster), simplest_text,
       slower > equal_share ? fmt::format(" The fastest one is {:.1f} % faster: {}", 100 * slower, fastest.layout.text())
                            : "");
 }
@@ -206,7 +204,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 }
 
 std::string comparison_text(const PlanProblem& problem, const std::vector<Layout>& layouts) {
-  std::string text = head_text("    ", {&problem, 1});
+  std::string text;
   std::vector<std::optional<LayoutPrice>> prices;
   std::optional<std::size_t> best;
   for (const Layout& layout : layouts) {
@@ -229,26 +227,27 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<Layout
     if (price)
       shown.push_back(*price);
   }
-  return text + columns_text(shown) + marks_text(problem, shown);
+  return head_text("    ", shown) + text + columns_text(shown) + marks_text(problem, shown);
 }
 
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
-  std::string text = problem_of_curve_text(problem) +
-                     head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"), {&problem, 1});
+  std::string rows;
   std::vector<LayoutPrice> prices;
   for (const ScalePoint& point : points) {
     const std::string start = fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
     if (!point.price) {
-      text += fmt::format("{}  {}\n", start, point.limited_by);
+      rows += fmt::format("{}  {}\n", start, point.limited_by);
       continue;
     }
     prices.push_back(*point.price);
-    text += row_text(fmt::format("{} {:>8.1f} %", start, 100 * point.efficiency), problem, *point.price);
+    rows += row_text(fmt::format("{} {:>8.1f} %", start, 100 * point.efficiency), problem, *point.price);
     if (problem.num_tokens > 0)
-      text += fmt::format("{:17} {}\n", "", run_cost_text(problem, *point.price));
+      rows += fmt::format("{:17} {}\n", "", run_cost_text(problem, *point.price));
     if (point.limited_by != "nothing")
-      text += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
+      rows += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
   }
+  std::string text = problem_of_curve_text(problem) +
+                     head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"), prices) + rows;
   text +=
       "     efficiency: tokens per second and device, relative to the first row; the next line explains losses of 1 % "
       "or more\n";
@@ -264,25 +263,26 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
   for (const PlanProblem& problem : problems)
     text += unfitted_line(problem.cluster.device);
   std::vector<LayoutPrice> shown;
-  text += head_text(fmt::format("{:<20} {:>7} {:>8}", "", "devices", "slower"), problems);
+  std::string rows;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const std::string start = fmt::format("{:<20} {:>7} ", problems[i].cluster.name, problems[i].cluster.num_devices());
     if (!common.has(i)) {
-      text += fmt::format("{}{}\n", start, common.why_none[i]);
+      rows += fmt::format("{}{}\n", start, common.why_none[i]);
       continue;
     }
-    text +=
+    rows +=
         row_text(start + (common.layout ? fmt::format("{:>6.1f} %", 100 * common.loss(i)) : fmt::format("{:>8}", "")),
                  problems[i], common.price(i));
     shown.push_back(common.price(i));
     if (problems[i].num_tokens > 0)
-      text += fmt::format("{:29}{}\n", "", run_cost_text(problems[i], common.price(i)));
+      rows += fmt::format("{:29}{}\n", "", run_cost_text(problems[i], common.price(i)));
     if (!common.layout)
       continue;
-    text += row_text(fmt::format("{:<37}", "  best for it alone"), problems[i], common.bests[i]);
+    rows += row_text(fmt::format("{:<37}", "  best for it alone"), problems[i], common.bests[i]);
     shown.push_back(common.bests[i]);
   }
-  text += columns_text(shown) + marks_text(problems.front(), shown);
+  text += head_text(fmt::format("{:<20} {:>7} {:>8}", "", "devices", "slower"), shown) + rows + columns_text(shown) +
+          marks_text(problems.front(), shown);
   for (const std::string& sentence : comparison_sentences(problems, common))
     text += sentence + "\n";
   for (std::size_t i = 0; i < problems.size(); ++i)

@@ -369,13 +369,13 @@ std::string FlopsShares::text() const {
 
 FlopsShares flops_shares(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second,
                          int num_devices) {
-  const auto share_of = [&](const auto& share, double flops) -> std::optional<double> {
-    if (flops <= 0)
+  const auto fraction = [&](const auto& formula, double rate_of_device) -> std::optional<double> {
+    if (rate_of_device <= 0)
       return std::nullopt;
-    return share(problem.model, problem.sequence_length, tokens_per_second, flops * num_devices, 1);
+    return formula(problem.model, problem.sequence_length, tokens_per_second, rate_of_device * num_devices, 1);
   };
-  return {.gemm_fraction = share_of(gemm_fraction, rate.is_measured ? rate.peak_flops : 0),
-          .mfu = share_of(mfu, rate.peak())};
+  return {.gemm_fraction = fraction(gemm_fraction, rate.is_measured ? rate.peak_flops : 0),
+          .mfu = fraction(mfu, rate.peak())};
 }
 
 LayoutPrice price_layout(const PlanProblem& problem, const Layout& layout, Effort effort) {

@@ -178,7 +178,7 @@ Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const
            (!space.only_runnable || why_not_runnable(price.layout).empty());
   };
   if (best && (price.step_seconds >= best->step_seconds ||
-               (price.step_seconds * (1 + resolution(problem.cluster)) > best->step_seconds && is_in_space())))
+               (price.step_seconds * (1 + step_resolution(problem.cluster)) > best->step_seconds && is_in_space())))
     return not_the_answer(problem, price, *best);
   return {price.layout, Verdict::not_searched,
           fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
@@ -259,7 +259,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
 // Layouts with shorter steps are as good an answer as the fastest: the prediction does not tell them apart, and they
 // are as fast as wanted. Where none is, the fastest alone is the answer.
 double most_seconds(const PlanProblem& problem, const LayoutSpace& space, double fastest) {
-  const double most = fastest * (1 + resolution(problem.cluster));
+  const double most = fastest * (1 + step_resolution(problem.cluster));
   if (space.most_step_seconds <= 0)
     return most;
   return std::min(most, std::nextafter(std::max(space.most_step_seconds, fastest), 2 * most));

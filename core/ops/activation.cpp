@@ -100,8 +100,9 @@ void visit_activation(std::string_view activation, const Visit& visit) {
 
 template <class T>
 void require_widths(std::string_view activation, bool gated, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
-  ESPALIER_ASSERT(x.extent(1) == (gated ? 2 : 1) * y.extent(1),
-                  std::string(activation) + (gated ? " has a gate" : " has no gate"));
+  const std::size_t wanted = (gated ? 2 : 1) * y.extent(1);
+  ESPALIER_ASSERT(x.extent(1) == wanted, std::string(activation) + " has an input of width " +
+                                             std::to_string(x.extent(1)) + ", wanted " + std::to_string(wanted));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ struct CachedRows {
   Tensor<int, 1> positions;  ///< (N), below P
 };
 
-/// Stores [K | V] of each row of qkv in its place of the cache; no two rows have the same. Then the queries of each row
-/// of qkv over the cached keys of its sequence, from position 0, or the begin of the window, up to its own position. A
+/// Stores [K | V] of each row of qkv at its sequence and position in the cache. Then out = the attention of each row's
+/// queries to the cached keys of its sequence, from position 0, or the begin of the window, to its own position. A
 /// row's bits depend on no other row. Of `shape` batch and sequence_length are not read.
-/// @pre the cache has the keys and values of all these positions before
+/// @pre no two rows have the same sequence and position; the cache has the positions before those of `rows`
 template <class T>
 void attention_cached(const ExecSpace& exec, Tensor<T, 2> out /* (N, Cl), = */, Tensor<T, 2> qkv /* (N, Ql) */,
                       Tensor<T, 3> cache /* (S, P, 2 NKV*HS) */, const CachedRows& rows, const AttentionShape& shape);

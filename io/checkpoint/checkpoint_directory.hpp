@@ -38,7 +38,7 @@ enum class DirectoryKind {
   other,
   run,           ///< or what `checkpoint import` makes: it has checkpoints/, a config or a record of ours
   checkpoint,    ///< it has a manifest
-  hugging_face,  ///< it has a hugging_face_config_name
+  hugging_face,  ///< it has the config of a Hugging Face model
 };
 DirectoryKind kind_of_directory(const Path& directory);
 

@@ -120,12 +120,12 @@ Index version_in(const std::string& text) {
 }
 
 // The bytes of the blocks of a file lie apart: else one byte could be read as often as there are blocks.
-void check_places(const std::vector<StoredBlock>& blocks, const Path& path) {
+void check_extents(const std::vector<StoredBlock>& blocks, const Path& path) {
   std::vector<const StoredBlock*> sorted;
   for (const StoredBlock& block : blocks)
     sorted.push_back(&block);
-  const auto place_of = [](const StoredBlock* block) { return std::tie(block->file, block->extent.offset); };
-  std::ranges::sort(sorted, {}, place_of);
+  const auto begin_of = [](const StoredBlock* block) { return std::tie(block->file, block->extent.offset); };
+  std::ranges::sort(sorted, {}, begin_of);
   for (std::size_t i = 1; i < sorted.size(); ++i)
     if (const StoredBlock& before = *sorted[i - 1];
         before.file == sorted[i]->file && sorted[i]->extent.offset - before.extent.offset < before.extent.bytes)
@@ -269,7 +269,7 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
                       fmt::format("a name of version {}", manifest.version));
     check_block(block, file->second, path);
   }
-  check_places(manifest.blocks, path);
+  check_extents(manifest.blocks, path);
   check_coverage(manifest.blocks, path);
   return manifest;
 }

@@ -6,30 +6,32 @@
 
 #include <charconv>
 
+#include "io/rank_file_name.hpp"
+
 namespace espalier {
 namespace {
 
-// The digits of PREFIX00003SUFFIX, at least so many.
-std::optional<Index> number_in(std::string_view name, std::string_view prefix, std::string_view suffix,
-                               std::size_t digits) {
-  if (name.size() < prefix.size() + digits + suffix.size() || !name.starts_with(prefix) || !name.ends_with(suffix))
-    return std::nullopt;
-  const std::string_view text = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
-  Index number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && rest == text.data() + text.size() && text.front() != '-';
-  return whole ? std::optional(number) : std::nullopt;
-}
+constexpr std::string_view shard_ending = ".h5";
+constexpr std::string_view step_prefix = "step-";
+constexpr std::size_t step_digits = 8;  // at least
 
 }  // namespace
 
-std::string shard_name(Index rank) { return fmt::format("rank-{:05}.h5", rank); }
+std::string shard_name(Index rank) { return rank_file_name(rank, shard_ending); }
 
-bool is_shard_name(std::string_view name) { return number_in(name, "rank-", ".h5", 5).has_value(); }
+bool is_shard_name(std::string_view name) { return rank_in(name, shard_ending).has_value(); }
 
-std::string step_name(Index step) { return fmt::format("step-{:08}", step); }
+std::string step_name(Index step) { return fmt::format("{}{:08}", step_prefix, step); }
 
-std::optional<Index> step_in(std::string_view name) { return number_in(name, "step-", "", 8); }
+std::optional<Index> step_in(std::string_view name) {
+  if (!name.starts_with(step_prefix) || name.size() < step_prefix.size() + step_digits)
+    return std::nullopt;
+  name.remove_prefix(step_prefix.size());
+  Index step = -1;
+  const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  const bool is_whole = error == std::errc() && rest == name.data() + name.size() && step >= 0 && name.front() != '-';
+  return is_whole ? std::optional(step) : std::nullopt;
+}
 
 std::string tensor_name(std::string_view group, std::string_view parameter) {
   return fmt::format("{}/{}", group, parameter);

@@ -11,13 +11,14 @@
 #include "core/scalars.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
 #include "io/checkpoint/checkpoint_manifest.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
 
 namespace espalier {
 
 /// Where the blocks of one writer go. Neighbours may share a file: they append to it one after the other, each when the
 /// one before has closed it, so no data pass through another rank.
 struct ShardSlot {
-  std::string file = "rank-00000.h5";
+  std::string file = shard_name(0);
   Index first_block = 0;  ///< blocks that earlier turns have put into the file
   int turn = 0;           ///< 0 makes the file
   bool completes = true;  ///< the last turn of the file, which takes its checksum
@@ -58,7 +59,7 @@ Path checkpoint_path(const Path& directory, Index step);
 Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const KeptCheckpoints& kept = {},
                       const std::string& owner = {});
 
-/// What a writer is going to write where, without the places in the file and the checksums.
+/// What a writer is going to write where, without the extents and the checksums.
 std::vector<StoredBlock> plan_shard(const ShardSlot& slot, std::span<const TensorBlock> blocks);
 
 /// Writes the blocks into their file in the partial directory, closed and on disk. Calls no MPI: any thread may.

@@ -81,7 +81,7 @@ bool ConfigReader::read(std::string_view section, std::string_view key, Index& v
   return true;
 }
 
-bool ConfigReader::read(std::string_view section, std::string_view key, double& value, NumberRange range) {
+bool ConfigReader::read(std::string_view section, std::string_view key, double& value, FloatRange range) {
   const GivenValue* const item = data_->ask(section, key);
   if (item == nullptr)
     return false;
@@ -152,7 +152,7 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::vec
   return true;
 }
 
-bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<double>& value, NumberRange range) {
+bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<double>& value, FloatRange range) {
   const GivenValue* const item = data_->ask(section, key);
   if (item == nullptr)
     return false;
@@ -253,7 +253,7 @@ bool ConfigReader::read_bytes(std::string_view section, std::string_view key, In
   return data_->read_unit(section, key, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"");
 }
 
-bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value, NumberRange range) {
+bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value, FloatRange range) {
   return data_->read_unit(section, key, value, range, parse_seconds,
                           "a duration, like \"90s\", \"2h\" or \"01:30:00\"");
 }

@@ -36,17 +36,17 @@ class KeyReader {
   void bytes(const char* key, Index& value, IntegerRange range, const char*) {
     reader_.read_bytes(section_, key, value, range);
   }
-  void number(const char* key, double& value, NumberRange range, const char*) {
+  void number(const char* key, double& value, FloatRange range, const char*) {
     reader_.read(section_, key, value, range);
   }
-  void seconds(const char* key, double& value, NumberRange range, const char*) {
+  void seconds(const char* key, double& value, FloatRange range, const char*) {
     reader_.read_seconds(section_, key, value, range);
   }
   void boolean(const char* key, bool& value, const char*) { reader_.read(section_, key, value); }
   void integers(const char* key, std::vector<Index>& value, IntegerRange range, const char*) {
     reader_.read(section_, key, value, range);
   }
-  void numbers(const char* key, std::vector<double>& value, NumberRange range, const char*) {
+  void numbers(const char* key, std::vector<double>& value, FloatRange range, const char*) {
     reader_.read(section_, key, value, range);
   }
   void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }

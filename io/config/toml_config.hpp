@@ -44,11 +44,11 @@ class ConfigReader {
 
   bool read(std::string_view section, std::string_view key, bool& value);
   bool read(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
-  bool read(std::string_view section, std::string_view key, double& value, NumberRange range = {});
+  bool read(std::string_view section, std::string_view key, double& value, FloatRange range = {});
   bool read(std::string_view section, std::string_view key, std::string& value,
             const std::vector<std::string>& choices = {});
   bool read(std::string_view section, std::string_view key, std::vector<Index>& value, IntegerRange range = {});
-  bool read(std::string_view section, std::string_view key, std::vector<double>& value, NumberRange range = {});
+  bool read(std::string_view section, std::string_view key, std::vector<double>& value, FloatRange range = {});
   bool read(std::string_view section, std::string_view key,
             std::vector<std::string>& value);  ///< or one string
 
@@ -58,7 +58,7 @@ class ConfigReader {
   /// A number, or a string with a unit (io/units.hpp).
   bool read_count(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
   bool read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
-  bool read_seconds(std::string_view section, std::string_view key, double& value, NumberRange range = {});
+  bool read_seconds(std::string_view section, std::string_view key, double& value, FloatRange range = {});
 
   /// None of the keys of this section is unknown: they are for others.
   void leave(std::string_view section);

@@ -9,9 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <utility>
+
+#include "io/rank_file_name.hpp"
 
 namespace espalier {
 namespace {
@@ -28,18 +29,10 @@ static_assert(sizeof(Header) == 64);
 
 constexpr std::size_t largest_payload = 64 * 1024;  // a file of absurd size is not one of ours
 
-std::string file_name(int rank) { return fmt::format("rank-{:05}.position", rank); }
-
-// The rank in "rank-00003.position".
-std::optional<int> parse_rank(const std::string& name) {
-  const std::size_t digits = name.size() - std::min(name.size(), std::string("rank-.position").size());
-  int rank = 0;
-  const auto end = std::from_chars(name.data() + 5, name.data() + 5 + digits, rank).ptr;
-  return digits >= 5 && end == name.data() + 5 + digits && name == file_name(rank) ? std::optional(rank) : std::nullopt;
-}
+constexpr const char* ending = ".position";
 
 std::optional<StoredProgress> read_progress(const Path& path) {
-  const std::optional<int> rank = parse_rank(path.filename().string());
+  const std::optional<Index> rank = rank_in(path.filename().string(), ending);
   std::error_code error;
   if (!rank || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
     return std::nullopt;
@@ -55,7 +48,7 @@ std::optional<StoredProgress> read_progress(const Path& path) {
     if (std::memcmp(header.magic, wanted.magic, sizeof(wanted.magic)) != 0 || header.version != wanted.version ||
         header.rank != *rank || header.payload_bytes != text.size() - sizeof(header))
       return std::nullopt;
-    return StoredProgress{*rank, text.substr(sizeof(header))};
+    return StoredProgress{header.rank, text.substr(sizeof(header))};
   } catch (const Error&) {  // gone or unreadable
     return std::nullopt;
   }
@@ -64,7 +57,7 @@ std::optional<StoredProgress> read_progress(const Path& path) {
 }  // namespace
 
 ProgressFile::ProgressFile(const Path& directory, int rank, std::size_t size)
-    : path_(directory / file_name(rank)), size_(size) {
+    : path_(directory / rank_file_name(rank, ending)), size_(size) {
   ESPALIER_ASSERT(size > 0 && size <= largest_payload, "espalier::ProgressFile: a size out of bounds");
   Header header;
   header.rank = rank;
@@ -102,7 +95,7 @@ std::vector<StoredProgress> read_progress_files(const Path& directory) {
 void remove_progress_files(const Path& directory) {
   std::error_code ignored;
   for (const StoredProgress& progress : read_progress_files(directory))
-    std::filesystem::remove(directory / file_name(progress.rank), ignored);
+    std::filesystem::remove(directory / rank_file_name(progress.rank, ending), ignored);
 }
 
 }  // namespace espalier

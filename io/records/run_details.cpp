@@ -93,12 +93,12 @@ json details_of(const MeasuredTime& time) {
 
 MeasuredTime time_in(const json& details) {
   const json& all = object_field(details, time_key);
-  MeasuredTime time{.step_seconds = field<double>(all, "step_seconds", NumberRange{.min = 0}),
+  MeasuredTime time{.step_seconds = field<double>(all, "step_seconds", FloatRange{.min = 0}),
                     .steps = field<Index>(all, "steps", count_range)};
   for (const json& stage : list_field(all, "stages"))
     time.stages.push_back({numbers_by_name<Phase, num_phases>(stage)});
   if (all.contains("predicted_step_seconds"))
-    time.predicted_seconds = field<double>(all, "predicted_step_seconds", NumberRange{.min = 0});
+    time.predicted_seconds = field<double>(all, "predicted_step_seconds", FloatRange{.min = 0});
   return time;
 }
 

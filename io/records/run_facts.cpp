@@ -69,7 +69,7 @@ void each_field(Facts& facts, const Field& field) {
   field("host_threads", facts.host_threads, threads_range);
   field("host_cores", facts.host_cores, ranks_range);
   field("gemm_library", facts.gemm_library);
-  field("gemm_flops", facts.gemm_flops, NumberRange{.min = 0, .max = 1e30});
+  field("gemm_flops", facts.gemm_flops, FloatRange{.min = 0, .max = 1e30});
   field("fast_16_bits", facts.fast_16_bits);
   field("first_step", facts.first_step, steps_range);
 }
@@ -96,7 +96,7 @@ RunFacts run_facts_from_json(const json& json) {
   read_hosts(json, facts);
   facts.links = link_times_from_json(object_field_or_empty(json, "links"), facts.ranks);
   facts.train_tokens = field_or(json, "train_tokens", facts.train_tokens, count_range);
-  facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss, NumberRange{.min = 0});
+  facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss, FloatRange{.min = 0});
   return facts;
 }
 

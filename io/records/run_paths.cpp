@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/records/run_paths.hpp"
 
-#include <fmt/format.h>
+#include "io/rank_file_name.hpp"
 
 namespace espalier {
 
-Path rank_metrics_path(const Path& run, int rank) {
-  return run / RunFolder::ranks / fmt::format("rank-{:05}.jsonl", rank);
-}
+Path rank_metrics_path(const Path& run, int rank) { return run / RunFolder::ranks / rank_file_name(rank, ".jsonl"); }
 
 }  // namespace espalier

@@ -35,8 +35,8 @@ StepTimes step_times_from_json(const json& line) {
   for (const Axis axis : trained_axes)
     times.bytes_sent[static_cast<std::size_t>(axis)] = field<std::uint64_t>(bytes_sent, to_string(axis), count_range);
   const json& transit = object_field_or_empty(line, "transit_seconds");
-  times.activation_transit = field_or(transit, "activations", 0.0, NumberRange{.min = 0});
-  times.gradient_transit = field_or(transit, "gradients", 0.0, NumberRange{.min = 0});
+  times.activation_transit = field_or(transit, "activations", 0.0, FloatRange{.min = 0});
+  times.gradient_transit = field_or(transit, "gradients", 0.0, FloatRange{.min = 0});
   return times;
 }
 

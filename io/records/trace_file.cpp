@@ -13,6 +13,7 @@
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/pack/json_text.hpp"
+#include "io/rank_file_name.hpp"
 
 namespace espalier {
 namespace {
@@ -90,7 +91,7 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
   if (category == nullptr)
     return std::nullopt;
   const nlohmann::json& args = object_field(json, "args");
-  const NumberRange microseconds{.min = -1e15, .max = 1e15};  // thirty years
+  const FloatRange microseconds{.min = -1e15, .max = 1e15};  // thirty years
   const double begin = field<double>(json, "ts", microseconds) * 1e-6;
   return TimelineEvent{
       .name = field<std::string>(json, "name"),
@@ -98,7 +99,7 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
       .chunk = field<int>(args, "chunk"),
       .microbatch = field<int>(args, "microbatch"),
       .begin = begin,
-      .end = begin + field<double>(json, "dur", NumberRange{.min = 0, .max = 1e15}) * 1e-6,
+      .end = begin + field<double>(json, "dur", FloatRange{.min = 0, .max = 1e15}) * 1e-6,
       .track = std::min(field<int>(json, "tid", IntegerRange{.min = 0}) % 1000 / threads_per_track, num_tracks - 1),
       .step = field<Index>(args, "step")};
 }
@@ -114,7 +115,7 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
 
 }  // namespace
 
-Path trace_path(const Path& directory, int rank) { return directory / fmt::format("rank-{:05}.json", rank); }
+Path trace_path(const Path& directory, int rank) { return directory / rank_file_name(rank, ".json"); }
 
 std::string trace_process_name(int rank, int stage, int replica, int tensor) {
   return fmt::format("rank {}: stage {}, replica {}, tensor {}", rank, stage, replica, tensor);

@@ -26,9 +26,9 @@ JinjaTags jinja_tags(std::string_view jinja);
 /// How templates of Mistral write an answer.
 struct AnswerTag {
   std::string_view tag;
-  const char* before;  ///< of the content
+  const char* before;  ///< what stands before the content
   bool trims;
-  const char* after;  ///< of the end of the answer
+  const char* after;  ///< what follows the end of the answer
 };
 inline constexpr AnswerTag mistral_answers[] = {{"{{message['content']+eos_token}}", "", false, ""},
                                                 {"{{message['content']+eos_token+' '}}", "", false, " "},

@@ -69,7 +69,7 @@ void TokenSubset::for_each_piece(Index first, std::size_t size, const Visit& vis
   }
 }
 
-Index TokenSubset::place_in_file(Index position) const {
+Index TokenSubset::position_in_file(Index position) const {
   Index offset = 0;
   for_each_piece(position, 1, [&](Index in_file, std::size_t, std::size_t) { offset = in_file; });
   return offset;
@@ -197,7 +197,7 @@ SampleIndex::Window SampleIndex::window(Index sample) const {
 
 SampleIndex::Location SampleIndex::locate(Index sample) const {
   const Window from = window(sample);
-  return {&from.file->file(), from.file->place_in_file(from.first)};
+  return {&from.file->file(), from.file->position_in_file(from.first)};
 }
 
 void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets, int* positions) const {

@@ -26,7 +26,7 @@ class TokenSubset {
 
   const TokenFile& file() const { return file_; }
   Index num_tokens() const { return num_tokens_; }
-  Index place_in_file(Index position) const;
+  Index position_in_file(Index position) const;
   void read(Index first, std::span<TokenId> tokens) const;
 
   /// The places t > 0 among these tokens, which were read from `first` on, where a document starts.

@@ -18,8 +18,8 @@ inline constexpr int default_max_direct_ranks = 16;
 /// instead of two.
 constexpr bool is_small_reduce(Index count, Index element_bytes) { return count * element_bytes <= 4096; }
 
-/// Long arrays are reduced piece by piece, which bounds the receive buffer. Elements of a piece but the last, of the
-/// array of an all_reduce, and of the `count` elements of output of a reduce_scatter.
+/// Long arrays are reduced piece by piece, which bounds the receive buffer. The elements of each piece but the last: of
+/// the array of an all_reduce, or of the output of a reduce_scatter, which has `count` elements on each rank.
 Index all_reduce_piece(Index element_bytes);
 Index reduce_scatter_piece(Index count, Index element_bytes, int size);
 

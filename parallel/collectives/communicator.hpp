@@ -97,7 +97,7 @@ class Communicator {
   const CommunicationContext& context() const { return *state_->context; }
   void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
 
-  /// Keeps the progress of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
+  /// Keeps the progress of this rank in `target`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.
   void keep_progress_in(RankProgress* target) const { state_->context->rank_progress.keep_in(target); }
   /// All that observe this rank; among them:

@@ -66,7 +66,7 @@ ProgressWriter& ProgressWriter::operator=(const ProgressWriter& other) {
   if (this == &other)
     return *this;
   own_ = other.own_;
-  kept_ = other.kept_ == &other.own_ ? &own_ : other.kept_;
+  current_ = other.current_ == &other.own_ ? &own_ : other.current_;
   host_waits_ = other.host_waits_;
   stream_waits_ = other.stream_waits_;
   stream_wait_ = other.stream_wait_;
@@ -76,15 +76,16 @@ ProgressWriter& ProgressWriter::operator=(const ProgressWriter& other) {
 template <class F>
 void ProgressWriter::write(const F& change) {
   const std::lock_guard lock(mutex_);
-  write_to(*kept_, change);
+  write_to(*current_, change);
 }
 
-void ProgressWriter::keep_in(RankProgress* wanted) {
+void ProgressWriter::keep_in(RankProgress* target) {
   const std::lock_guard lock(mutex_);
-  RankProgress* const target = wanted == nullptr ? &own_ : wanted;
-  if (target == kept_)
+  if (target == nullptr)
+    target = &own_;
+  if (target == current_)
     return;
-  const RankProgress known = *std::exchange(kept_, target);
+  const RankProgress known = *std::exchange(current_, target);
   write_to(*target, [&](RankProgress& progress) {
     const std::uint32_t writes = progress.writes;
     progress = known;

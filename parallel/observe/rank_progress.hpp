@@ -58,8 +58,8 @@ class ProgressWriter : public StepObserver {
   ProgressWriter(const ProgressWriter& other) : StepObserver(other) { *this = other; }
   ProgressWriter& operator=(const ProgressWriter& other);
 
-  /// Continues at `place` (nullptr: in memory of its own), with what is known so far.
-  void keep_in(RankProgress* wanted);
+  /// Continues in `target` (nullptr: in memory of its own), with what is known so far.
+  void keep_in(RankProgress* target);
 
   void set_rank(int rank, int world_size);  ///< also host and process
   void step_begins(std::int64_t step) override;
@@ -81,7 +81,7 @@ class ProgressWriter : public StepObserver {
   void mark_finished();  ///< this rank has done all it had to do
 
   /// What was written last.
-  const RankProgress& current() const { return *kept_; }
+  const RankProgress& current() const { return *current_; }
 
  private:
   template <class F>
@@ -90,7 +90,7 @@ class ProgressWriter : public StepObserver {
 
   std::mutex mutex_;
   RankProgress own_;
-  RankProgress* kept_ = &own_;
+  RankProgress* current_ = &own_;
   bool host_waits_ = false;
   bool stream_waits_ = false;
   RankProgress stream_wait_;  // only its fields about the wait

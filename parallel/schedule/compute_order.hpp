@@ -10,8 +10,8 @@ namespace espalier {
 /// make_schedule adds. The five schedules differ in nothing else.
 PipelineSchedule compute_order(const PipelineShape& shape, int stage);
 
-/// 1f1b, zero_bubble and interleaved: how many forwards are done before the first forward with a backward right after
-/// it, where there are as many micro-batches.
+/// 1f1b, zero_bubble and interleaved: the number of forwards before the first forward that a backward follows. With
+/// fewer micro-batches than that, all forwards come first.
 int warm_up_forwards(const PipelineShape& shape, int stage);
 
 }  // namespace espalier

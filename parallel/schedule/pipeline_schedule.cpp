@@ -13,6 +13,8 @@
 namespace espalier {
 namespace {
 
+constexpr const char* weight_letter = "W";
+
 /// Marks the last operation that adds to the gradients of each chunk.
 void mark_final_gradients(PipelineSchedule& list, int chunks) {
   std::vector<bool> marked(static_cast<std::size_t>(chunks), false);
@@ -183,6 +185,8 @@ int pending_weights_needed(const PipelineSchedule& schedule, int chunk) {
                   OperationKind::backward_weight);
 }
 
+bool is_weight_text(std::string_view text) { return text.starts_with(weight_letter); }
+
 std::string text(const Operation& operation, bool several_chunks) {
   const std::string label = several_chunks ? fmt::format("{}.{}", operation.microbatch, operation.chunk)
                                            : fmt::format("{}", operation.microbatch);
@@ -190,7 +194,7 @@ std::string text(const Operation& operation, bool several_chunks) {
     case OperationKind::forward: return "F" + label;
     case OperationKind::backward: return "B" + label;
     case OperationKind::backward_input: return "Bi" + label;
-    case OperationKind::backward_weight: return "W" + label;
+    case OperationKind::backward_weight: return weight_letter + label;
     case OperationKind::send_activations: return fmt::format("send F{} to stage {}", label, operation.peer);
     case OperationKind::receive_activations: return fmt::format("recv F{} from stage {}", label, operation.peer);
     case OperationKind::send_gradients: return fmt::format("send B{} to stage {}", label, operation.peer);

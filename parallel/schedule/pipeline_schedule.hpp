@@ -112,5 +112,7 @@ int pending_weights_needed(const PipelineSchedule& schedule, int chunk);
 /// "F3", "B0.1" (micro-batch 0, chunk 1 of several), "Bi2", "W2", "recv F3 from stage 0", "send B3 to stage 0",
 /// "reduce" ("reduce chunk 1"), "optimizer": for reports, traces and --events.
 std::string text(const Operation& operation, bool several_chunks = false);
+/// Is it that of a backward_weight?
+bool is_weight_text(std::string_view text);
 
 }  // namespace espalier

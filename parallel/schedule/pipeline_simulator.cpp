@@ -9,6 +9,7 @@
 #include "parallel/mesh/mesh_layout.hpp"
 
 namespace espalier {
+
 Simulation simulate(const std::vector<PipelineSchedule>& stages, const ScheduleCosts& costs) {
   std::vector<const PipelineSchedule*> lists;
   Simulation result;

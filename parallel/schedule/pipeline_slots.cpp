@@ -26,7 +26,7 @@ int slots_together(const PipelineShape& shape, int stage) {
 }
 
 // Forward takes p micro-batches through one chunk after the other, backward the same from the last chunk on: of the
-// first n passes so many are of the chunk that is `place` passes after the first of a round.
+// first n passes so many are of the chunk that is `offset` passes after the first of a round.
 std::vector<int> interleaved_slots(const PipelineShape& shape, int stage) {
   const int p = shape.stages;
   const int round = p * shape.chunks;

@@ -37,6 +37,8 @@ class AbstractWorld {
         free_at_(ranks.size(), 0.0),
         num_tp_groups_(layout.size() / layout.degree(Axis::tp)),
         num_sum_groups_(layout.degree(Axis::tp) * layout.degree(Axis::pp)) {
+    for (int rank = 0; rank < layout.size(); ++rank)
+      coordinates_.push_back(layout.coordinates(rank));
     const int sum_size = layout.size() / num_sum_groups_;  // all that see other tokens
     add_groups(num_tp_groups_, layout.degree(Axis::tp));
     add_groups(num_sum_groups_, sum_size);
@@ -62,8 +64,6 @@ class AbstractWorld {
   }
 
  private:
-  static std::size_t to_index(int rank) { return static_cast<std::size_t>(rank); }
-
   void add_groups(int count, int size) {
     for (int i = 0; i < count; ++i)
       groups_.push_back({.size = size});
@@ -71,45 +71,45 @@ class AbstractWorld {
 
   /// The group that has to be there, or nullptr.
   Group* group_of(int rank, const Operation& operation) {
-    const PerAxis coordinates = layout_.coordinates(rank);
+    const PerAxis& coordinates = coordinates_[to_size(rank)];
     switch (operation.kind) {
       case OperationKind::reduce:
       case OperationKind::gather_weights:
-        return &groups_[to_index(num_tp_groups_ + coordinates[Axis::pp] * layout_.degree(Axis::tp) +
-                                 coordinates[Axis::tp])];
+        return &groups_[to_size(num_tp_groups_ + coordinates[Axis::pp] * layout_.degree(Axis::tp) +
+                                coordinates[Axis::tp])];
       case OperationKind::tied_reduce:
-        return &groups_[to_index(num_tp_groups_ + num_sum_groups_ + coordinates[Axis::tp])];
+        return &groups_[to_size(num_tp_groups_ + num_sum_groups_ + coordinates[Axis::tp])];
       case OperationKind::optimizer: return &groups_.back();
       default:
         return operation.tensor == TensorCollectives{} ? nullptr
-                                                       : &groups_[to_index(layout_.group_index(rank, Axis::tp))];
+                                                       : &groups_[to_size(layout_.group_index(rank, Axis::tp))];
     }
   }
 
   Channel& channel(int from, int to, OperationKind send_kind) {
-    const auto ends = static_cast<std::size_t>(from) * ranks_.size() + to_index(to);
+    const auto ends = static_cast<std::size_t>(from) * ranks_.size() + to_size(to);
     return channels_[2 * ends + (send_kind == OperationKind::send_gradients ? 1 : 0)];
   }
 
   int rank_of_stage(int like, int stage) const {
     ESPALIER_ASSERT(0 <= stage && stage < layout_.degree(Axis::pp), "a message without a peer: check the list first");
-    PerAxis coordinates = layout_.coordinates(like);
+    PerAxis coordinates = coordinates_[to_size(like)];
     coordinates[Axis::pp] = stage;
     return layout_.rank_at(coordinates);
   }
 
   /// The rank has nothing before its next operation: it can start now, or waits.
   void arrive_at_next(int rank) {
-    const PipelineSchedule& list = *ranks_[to_index(rank)];
-    if (num_run_[to_index(rank)] == list.size())
+    const PipelineSchedule& list = *ranks_[to_size(rank)];
+    if (num_run_[to_size(rank)] == list.size())
       return;
-    const Operation& next = list[num_run_[to_index(rank)]];
+    const Operation& next = list[num_run_[to_size(rank)]];
     if (is_receive(next.kind))
       take_message(rank_of_stage(rank, next.peer), rank, next.kind);
     else if (Group* group = group_of(rank, next))
       join(*group, rank);
     else
-      ready_.emplace(free_at_[to_index(rank)], rank);
+      ready_.emplace(free_at_[to_size(rank)], rank);
   }
 
   void take_message(int sender, int receiver, OperationKind receive_kind) {
@@ -117,12 +117,12 @@ class AbstractWorld {
     from.receiver_waits = from.arrivals.empty();
     if (from.receiver_waits)
       return;
-    ready_.emplace(std::max(free_at_[to_index(receiver)], from.arrivals.front()), receiver);
+    ready_.emplace(std::max(free_at_[to_size(receiver)], from.arrivals.front()), receiver);
     from.arrivals.pop_front();
   }
 
   void join(Group& group, int rank) {
-    group.latest = group.waiting.empty() ? free_at_[to_index(rank)] : std::max(group.latest, free_at_[to_index(rank)]);
+    group.latest = group.waiting.empty() ? free_at_[to_size(rank)] : std::max(group.latest, free_at_[to_size(rank)]);
     group.waiting.push_back(rank);
     if (static_cast<int>(group.waiting.size()) < group.size)
       return;
@@ -132,9 +132,9 @@ class AbstractWorld {
   }
 
   ScheduleEvent execute(double start, int rank) {
-    const std::size_t index = num_run_[to_index(rank)]++;
-    const Operation& operation = (*ranks_[to_index(rank)])[index];
-    const int stage = layout_.coordinates(rank)[Axis::pp];
+    const std::size_t index = num_run_[to_size(rank)]++;
+    const Operation& operation = (*ranks_[to_size(rank)])[index];
+    const int stage = coordinates_[to_size(rank)][Axis::pp];
     double end = start;
     if (is_send(operation.kind)) {
       const int receiver = rank_of_stage(rank, operation.peer);
@@ -145,13 +145,14 @@ class AbstractWorld {
     } else if (!is_receive(operation.kind) && costs_.compute) {
       end += costs_.compute(stage, operation);
     }
-    free_at_[to_index(rank)] = end;
+    free_at_[to_size(rank)] = end;
     return {.rank = rank, .index = index, .start = start, .end = end};
   }
 
   const std::vector<const PipelineSchedule*>& ranks_;
   const MeshLayout& layout_;
   const ScheduleCosts& costs_;
+  std::vector<PerAxis> coordinates_;  // of each rank
   std::vector<std::size_t> num_run_;
   std::vector<double> free_at_;
   int num_tp_groups_;

@@ -16,7 +16,7 @@ namespace {
 // Of the steps looked at: the first of a launch is none of them.
 TEST(StepProfile, has_its_shares_of_the_gemm_rate_and_the_peak) {
   SimulatedRun simulated(1, 2, 1, 8, {2});
-  EXPECT_THAT(diagnosis_text(simulated.run, diagnose(simulated.run)), Not(HasSubstr("mfu")));
+  EXPECT_THAT(diagnosis_text(simulated.run, diagnose(simulated.run)), Not(HasSubstr("MFU")));
   for (StepRecord& step : simulated.run.steps) {
     const bool is_first = &step == &simulated.run.steps.front();
     step.tokens_per_second = is_first ? 1 : 4096;
@@ -24,7 +24,7 @@ TEST(StepProfile, has_its_shares_of_the_gemm_rate_and_the_peak) {
     step.mfu = is_first ? 0.02 : 0.43;
   }
   const Diagnosis diagnosis = diagnose(simulated.run);
-  EXPECT_THAT(diagnosis_text(simulated.run, diagnosis), HasSubstr("  4.1k tokens/s, gemm_fraction 64 %, mfu 43 %\n"));
+  EXPECT_THAT(diagnosis_text(simulated.run, diagnosis), HasSubstr("  4.1k tokens/s, GEMM fraction 64 %, MFU 43 %\n"));
   const auto step = diagnosis_data(simulated.run, diagnosis)["step"];
   EXPECT_EQ(step["gemm_fraction"], 0.64);
   EXPECT_EQ(step["mfu"], 0.43);

@@ -139,7 +139,7 @@ TEST(JsonFields, are_of_their_type_and_within_their_range) {
   refused([&] { field<int>(json{{"n", Index{1} << 31}}, "n"); }, "2147483648");
   for (const char* const key : {"text", "yes", "none", "nan", "list"})
     refused([&] { field<double>(values, key); }, key);
-  refused([&] { field<double>(values, "minus", NumberRange{.min = 0}); }, "at least 0");
+  refused([&] { field<double>(values, "minus", FloatRange{.min = 0}); }, "at least 0");
   for (const char* const key : {"five", "yes", "none", "long"})
     refused([&] { field<std::string>(values, key); }, key);
   refused([&] { field<bool>(values, "five"); }, "true or false");

@@ -161,7 +161,7 @@ TEST_F(LoaderDocumentsTest, a_split_by_documents_has_each_on_one_side_and_whole)
       part.read(0, side.tokens);
       for (std::size_t i = 0; i < side.tokens.size(); ++i) {
         const auto at = static_cast<std::size_t>(side.tokens[i]) - 1;  // each token says where it stood
-        EXPECT_EQ(part.place_in_file(static_cast<Index>(i)), static_cast<Index>(at));
+        EXPECT_EQ(part.position_in_file(static_cast<Index>(i)), static_cast<Index>(at));
         side.documents.push_back(corpus.documents[at]);
         documents[trains ? 0 : 1].insert(corpus.documents[at]);
       }

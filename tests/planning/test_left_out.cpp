@@ -101,7 +101,7 @@ TEST(LeftOut, pairs_tell_how_far_predictions_must_differ) {
     pairs.push_back({"a", 0.1 + 0.001 * i, true});
     pairs.push_back({"a", 0.001 * i, i % 2 == 0});
   }
-  EXPECT_NEAR(told_apart_by(pairs), 0.075, 0.003);
+  EXPECT_NEAR(resolution_of(pairs), 0.075, 0.003);
   std::vector<LayoutPair> of_rows;
   add_pairs({{"a", "x", 1.2, 3}, {"a", "y", 1, 2}, {"a", "y", 1.1, 2}}, of_rows);
   ASSERT_EQ(of_rows.size(), 2u) << "the same layout twice is no pair";

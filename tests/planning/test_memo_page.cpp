@@ -144,6 +144,19 @@ TEST(MemoPage, has_the_figures_of_json) {
                         bytes_text(static_cast<std::size_t>(json["memory_interval"]["high"].get<double>())))));
 }
 
+// Each share with the rate that it is of.
+TEST(MemoPage, utilization_is_of_what_was_measured_and_of_the_peak) {
+  Found found({"gpt-30b", "h100:4", 256, Precision::bf16});
+  MatrixRate& rate = found.problem.cluster.device.rate(Precision::bf16);
+  rate.is_measured = true;
+  rate.maker_peak = 1600e12;
+  found.result = search_layouts(found.problem, found.space);
+  const FlopsShares& shares = found.result.ranking.front().flops_shares;
+  EXPECT_THAT(found.written(),
+              HasSubstr(fmt::format("GEMM fraction {:.1f} % of 989 TFLOP/s, MFU {:.1f} % of 1.6 PFLOP/s in bf16",
+                                    100 * shares.gemm_fraction.value(), 100 * shares.mfu.value())));
+}
+
 // A memo is written also where nothing fits.
 TEST(MemoPage, is_written_where_nothing_fits) {
   const PlanProblem problem = problem_of("gpt3-175b", "a100-80:2");

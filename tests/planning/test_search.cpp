@@ -221,7 +221,7 @@ TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
     fastest = std::min(fastest, price.step_seconds);
   std::size_t alike = 0;
   for (const LayoutPrice& price : result.ranking)
-    if (price.step_seconds < fastest * (1 + resolution(problem.cluster))) {
+    if (price.step_seconds < fastest * (1 + step_resolution(problem.cluster))) {
       ++alike;
       EXPECT_LE(std::pair(answer.layout.pipeline, answer.layout.tensor),
                 std::pair(price.layout.pipeline, price.layout.tensor))
@@ -230,7 +230,7 @@ TEST(Search, recommends_the_simplest_of_those_that_it_cannot_tell_apart) {
   EXPECT_EQ(result.num_alike, alike);
   ASSERT_GT(alike, 1u) << "choose a problem that has several";
   EXPECT_THAT(alike_text(problem, result), HasSubstr(fmt::format("{} layouts differ by less than 5 %", alike)));
-  EXPECT_LT(answer.step_seconds, fastest * (1 + resolution(problem.cluster)));
+  EXPECT_LT(answer.step_seconds, fastest * (1 + step_resolution(problem.cluster)));
   for (std::size_t i = 2; i < result.ranking.size(); ++i)
     EXPECT_GE(result.ranking[i].step_seconds, result.ranking[i - 1].step_seconds * 0.999)
         << "the others, fastest first";
@@ -266,12 +266,12 @@ TEST(Search, recommends_the_lowest_zero_stage_of_those_that_it_cannot_tell_apart
     const LayoutPrice fastest = search_layouts(problem, space, 1).ranking.front();
     const SearchResult result = search_layouts(problem, space, 16, Prefer::simplest);
     const LayoutPrice& answer = result.ranking.front();
-    EXPECT_LT(answer.step_seconds, fastest.step_seconds * (1 + resolution(problem.cluster)));
+    EXPECT_LT(answer.step_seconds, fastest.step_seconds * (1 + step_resolution(problem.cluster)));
     for (int stage = 0; stage < answer.layout.zero_stage; ++stage) {
       space.zero_stage = stage;
       const SearchResult lower = search_layouts(problem, space, 1);
       EXPECT_TRUE(lower.ranking.empty() ||
-                  lower.ranking.front().step_seconds >= fastest.step_seconds * (1 + resolution(problem.cluster)))
+                  lower.ranking.front().step_seconds >= fastest.step_seconds * (1 + step_resolution(problem.cluster)))
           << fixed << ": " << answer.layout.text();
     }
     if (answer.layout.zero_stage < fastest.layout.zero_stage) {
@@ -285,7 +285,7 @@ TEST(Search, recommends_the_lowest_zero_stage_of_those_that_it_cannot_tell_apart
 TEST(Search, a_calibrated_machine_tells_more_apart) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   problem.cluster.device.error_share = 0.001;
-  EXPECT_EQ(resolution(problem.cluster), 0.001);
+  EXPECT_EQ(step_resolution(problem.cluster), 0.001);
   const LayoutPrice price = search_layouts(problem, {.num_devices = 32, .global_batch = 128}, 1).ranking.front();
   EXPECT_DOUBLE_EQ(price.step_interval.low, price.step_seconds * 0.999);
   EXPECT_DOUBLE_EQ(price.step_interval.high, price.step_seconds * 1.001);

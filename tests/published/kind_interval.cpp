@@ -85,7 +85,7 @@ void add_pairs(const std::vector<LayoutRow>& rows, std::vector<LayoutPair>& pair
       }
 }
 
-double told_apart_by(std::vector<LayoutPair> pairs) {
+double resolution_of(std::vector<LayoutPair> pairs) {
   std::map<std::string, double> pairs_of_source;
   for (const LayoutPair& pair : pairs)
     ++pairs_of_source[pair.source];

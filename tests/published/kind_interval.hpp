@@ -50,6 +50,6 @@ void add_pairs(const std::vector<LayoutRow>& rows, std::vector<LayoutPair>& pair
 
 /// The smallest share beyond which 9 of 10 pairs are in the predicted order; a pair counts less where its source has
 /// many.
-double told_apart_by(std::vector<LayoutPair> pairs);
+double resolution_of(std::vector<LayoutPair> pairs);
 
 }  // namespace espalier

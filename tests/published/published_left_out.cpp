@@ -142,7 +142,7 @@ void report_intervals(const ConstantFit& fit, const KindOf& kind_of, bool has_de
                stdout);
 }
 
-// By how much the predictions of two layouts must differ: the constant `usual_resolution` of planning/interval.cpp.
+// By how much the predictions of two layouts must differ: the constant `published_resolution` of planning/interval.cpp.
 void report_pairs(const ConstantFit& fit) {
   std::map<std::string, std::vector<LayoutRow>> problems;
   for (const auto& each : fit.left_out_errors(groupings[0].group_of)) {
@@ -160,7 +160,7 @@ void report_pairs(const ConstantFit& fit) {
   const std::size_t count = pairs.size();
   std::fputs(fmt::format("  {} pairs of layouts of one problem; 9 of 10 that are predicted to differ by more than "
                          "{:.1f} % are in the predicted order\n",
-                         count, 100 * told_apart_by(std::move(pairs)))
+                         count, 100 * resolution_of(std::move(pairs)))
                  .c_str(),
              stdout);
 }

@@ -129,7 +129,7 @@ void visit_run(Section& run, Visitor& v) {
             "steps between samples of text; 0: none");
   v.strings("sample_prompts", run.sample_prompts, "texts to continue; []: one sample without a prompt");
   v.integer("sample_tokens", run.sample_tokens, ConfigRange::positive, "tokens of a sample, each a forward pass");
-  v.number("sample_temperature", run.sample_temperature, {0, 1000}, "0: always the most likely token");
+  v.number("sample_temperature", run.sample_temperature, temperature_range, "0: always the most likely token");
   v.boolean("metrics_csv", run.metrics_csv, "also write the metrics as metrics.csv");
   v.boolean("tensorboard", run.tensorboard, "write events for TensorBoard into tensorboard/");
   v.bytes("device_memory", run.device_memory, ConfigRange::not_negative, "memory budget of a rank (\"16G\"); 0: none");

@@ -78,7 +78,7 @@ class SettingsVisitor {
   explicit SettingsVisitor(const char* section) : section_(section) {}
   void section(const char* name, const char*) { section_ = name; }
   void integer(const char* key, Index value, IntegerRange, const char*) { add(key, value); }
-  void number(const char* key, double value, NumberRange, const char*) { add(key, value); }
+  void number(const char* key, double value, FloatRange, const char*) { add(key, value); }
   void boolean(const char* key, bool value, const char*) { add(key, value); }
   void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char*) {
     add(key, fmt::format("[{}]", fmt::join(value, ", ")));
@@ -119,13 +119,13 @@ class WritingVisitor {
   void integer(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
   void count(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
   void bytes(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
-  void number(const char* key, double value, NumberRange, const char* comment) { write(key, value, comment); }
-  void seconds(const char* key, double value, NumberRange, const char* comment) { write(key, value, comment); }
+  void number(const char* key, double value, FloatRange, const char* comment) { write(key, value, comment); }
+  void seconds(const char* key, double value, FloatRange, const char* comment) { write(key, value, comment); }
   void boolean(const char* key, bool value, const char* comment) { write(key, value, comment); }
   void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char* comment) {
     write(key, value, comment);
   }
-  void numbers(const char* key, const std::vector<double>& value, NumberRange, const char* comment) {
+  void numbers(const char* key, const std::vector<double>& value, FloatRange, const char* comment) {
     write(key, value, comment);
   }
   void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }

@@ -159,14 +159,19 @@ std::string to_toml(const RunConfig& config) {
 
 bool is_dropout(const std::string& key) { return key.starts_with("model.") && key.ends_with("_dropout"); }
 
-bool names_files(const std::string& key) { return key == "data.train" || key == "data.validation"; }
+const std::vector<std::string>* files_named_by(const std::string& key, const RunConfig::Data& data) {
+  return key == "data.train" ? &data.train : key == "data.validation" ? &data.validation : nullptr;
+}
+
+bool names_files(const std::string& key) { return files_named_by(key, {}) != nullptr; }
 
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
-      "data.train",  "data.validation",         "data.document",         "data.weights",
-      "data.epochs", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
+      "data.document",           "data.weights",          "data.epochs", "data.validation_fraction",
+      "batch.global_batch_size", "batch.sequence_length", "run.seed"};
   const auto is_frozen = [&](const std::string& prefix) { return key.starts_with(prefix); };
-  return is_dropout(key) || (!is_model_key(key) && std::none_of(frozen.begin(), frozen.end(), is_frozen));
+  return is_dropout(key) ||
+         (!is_model_key(key) && !names_files(key) && std::none_of(frozen.begin(), frozen.end(), is_frozen));
 }
 
 }  // namespace espalier

@@ -215,7 +215,8 @@ std::string to_toml(const RunConfig& config);
 /// A key of [model] for dropout: shapes of weights do not depend on it.
 bool is_dropout(const std::string& key);
 
-/// data.train and data.validation: the same files may be found under other paths.
+/// The files of data.train or data.validation, which may be found under other paths; nullptr of other keys.
+const std::vector<std::string>* files_named_by(const std::string& key, const RunConfig::Data& data);
 bool names_files(const std::string& key);
 
 /// May a resumed run differ from its stored config in this key ("run.steps")?

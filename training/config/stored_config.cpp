@@ -58,9 +58,10 @@ class MayChange {
   MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
       : before_(stored_data(stored)), now_(config.data), paths_(paths) {}
   bool operator()(const std::string& key) const {
-    return may_change_on_resume(key) || (paths_ == DataPaths::any && key.starts_with("data.")) ||
-           (key == "data.train" && may_be(before_.train, now_.train)) ||
-           (key == "data.validation" && may_be(before_.validation, now_.validation));
+    if (const std::vector<std::string>* const now = files_named_by(key, now_);
+        now != nullptr && may_be(*files_named_by(key, before_), *now))
+      return true;
+    return may_change_on_resume(key) || (paths_ == DataPaths::any && key.starts_with("data."));
   }
 
  private:

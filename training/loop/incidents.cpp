@@ -76,7 +76,7 @@ Incident from_json(const nlohmann::json& json) {
   incident.samples.begin = field<Index>(json, "first_sample", steps_range);
   const IntegerRange batch{incident.samples.begin, incident.samples.begin + LargestModel::batch};
   incident.samples.end = field<Index>(json, "last_sample", batch) + 1;
-  incident.loss_scale = field<double>(json, "loss_scale", NumberRange{.min = 0});
+  incident.loss_scale = field<double>(json, "loss_scale", FloatRange{.min = 0});
   incident.layout = field<std::string>(json, "layout");
   return incident;
 }

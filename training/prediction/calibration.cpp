@@ -52,8 +52,6 @@ double misfit(const Accelerator& device, Precision precision, const std::vector<
   return sum;
 }
 
-constexpr double least_latency = 1e-9;  // that a cluster file may have
-
 // Clocks that jitter leave it finite.
 double bus_bandwidth(const TimedAllReduce& measured, int devices) {
   return passed_share(Collective::all_reduce, devices) * measured.bytes /

@@ -3,6 +3,7 @@
 #include "training/prediction/measure_machine.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "core/ops/elementwise.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
+#include "models/layout_section.hpp"
 #include "parallel/collectives/collectives.hpp"
 #include "parallel/device/device.hpp"
 #include "parallel/mesh/host_ranks.hpp"
@@ -136,7 +138,7 @@ Precision precision_named(const std::string& compute) {
   if (!precision)
     throw Error(ExitCode::usage, {.what = "the planner does not know this precision",
                                   .got = compute,
-                                  .wanted = "fp32, bf16 or fp16",
+                                  .wanted = fmt::format("one of {}", fmt::join(measurable_precisions(), ", ")),
                                   .todo = "espalier bench machine --precision bf16"});
   return *precision;
 }
@@ -163,6 +165,14 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
 }
 
 }  // namespace
+
+std::vector<std::string> measurable_precisions() {
+  std::vector<std::string> names;
+  for (const Precision precision : compute_types)
+    if (is_priced(precision))
+      names.emplace_back(to_string(precision));
+  return names;
+}
 
 Cluster measure_machine(const Communicator& world, const std::vector<std::string>& precisions,
                         std::vector<MachineFit>& fits, const std::function<void(const std::string&)>& note) {

@@ -17,6 +17,9 @@ struct MachineFit {
   double worst_error = 0;
 };
 
+/// What `train` computes in and the planner knows: "fp32", "bf16", "fp16".
+std::vector<std::string> measurable_precisions();
+
 /// This machine as the planner sees it: a device is a rank with its threads, on GPUs with its GPU or its part of one,
 /// and all ranks are measured at once, since they share caches, memory and network. Times layers of models of one layer
 /// (training/prediction/measure_layers.hpp) and fits the efficiency curve of each precision

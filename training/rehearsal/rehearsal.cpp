@@ -29,7 +29,6 @@ constexpr Index min_microbatches = 8;        // of a replica, so that its reduct
 constexpr double seconds_a_block = 1.5e-3;   // of a core, for one micro-batch through one tiny block and back
 constexpr double share_of_cores = 0.2;       // that the tiny model may need: else ranks wait for cores
 constexpr double block_collectives = 40e-3;  // seconds of one block's, at least: shorter ones take this machine's time
-constexpr double max_buckets = 64;           // of a stage's gradients
 constexpr std::size_t tokens_repeat = 4;     // after so few; learned in some steps, and each model has as many
 constexpr double free_bandwidth = 1e15;      // bytes a second: what no scale makes longer takes no time
 constexpr double percent_of_longest = 1e4;   // so that shorter parts are written to a ten-thousandth
@@ -183,7 +182,8 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
     // a thousand take longer than what is estimated. What buckets are padded with is sent, too.
     const auto gradients =
         static_cast<double>(price.memory[static_cast<std::size_t>(price.peak_stage)][Category::gradients]);
-    const double stood_for = std::min(gradients, max_buckets * to_double(ReducerOptions().bucket_bytes));
+    const ReducerOptions usual;
+    const double stood_for = std::min(gradients, usual.buckets * to_double(usual.bucket_bytes));
     emulate.data_message_scale = std::max(1.0, stood_for / traffic.reduced_bytes);
     const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
     (price.layout.data > 1 ? emulate.node_bandwidth : emulate.bandwidth) =

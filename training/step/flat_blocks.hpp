@@ -57,7 +57,7 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
 /// @pre it is of a state type
 std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters, const FlatArray& array);
 
-/// The stored name of the tensor with element `element` of the array; empty behind the last.
+/// The stored name of the tensor that has this element of the array; empty behind the last.
 std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray& array, Index element);
 
 /// Reads boxes of stored tensors ("weights/h.3.mlp.up.weight") from wherever they lie.

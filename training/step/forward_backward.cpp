@@ -128,7 +128,7 @@ class Executor {
   void backward(const Operation& op, const std::string& name) {
     const ActivationIndex where = take_gradients(op);
     if (op.kind != OperationKind::backward_weight)
-      finish_sends_of(OperationKind::send_gradients, index(where.chunk), where.gradients);
+      finish_sends_of(OperationKind::send_gradients, to_size(where.chunk), where.gradients);
     last_backward_ = where;
     timed(op, name, Phase::backward, [&](const auto& done) {
       const auto block_done = [&](int position) {
@@ -145,7 +145,7 @@ class Executor {
     });
     if (op.kind != OperationKind::backward_input) {
       slots_[slot_pool(op.chunk)].release(slot_holder(op));
-      gradient_slots_[index(op.chunk)].release(op.microbatch);
+      gradient_slots_[to_size(op.chunk)].release(op.microbatch);
     }
   }
 
@@ -223,7 +223,7 @@ class Executor {
                         slot_pool(op.chunk), from.slot});
     else
       sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.input_gradient(from), op.peer, tags::gradients), op.kind,
-                        index(op.chunk), from.gradients});
+                        to_size(op.chunk), from.gradients});
     seconds_[Phase::pipeline_comm] += world().clock().now() - begin;
   }
 
@@ -297,9 +297,8 @@ class Executor {
 
   // ---- slots ----
 
-  static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
   const TokenBatch& batch(int microbatch) const { return microbatches_.at(static_cast<std::size_t>(microbatch)); }
-  std::size_t slot_pool(int chunk) const { return c_.model.shares_slots() ? 0 : index(chunk); }
+  std::size_t slot_pool(int chunk) const { return c_.model.shares_slots() ? 0 : to_size(chunk); }
   int slot_holder(const Operation& op) const {
     return op.chunk * static_cast<int>(microbatches_.size()) + op.microbatch;
   }
@@ -313,7 +312,7 @@ class Executor {
   }
   ActivationIndex take_gradients(const Operation& op) {
     return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk,
-            gradient_slots_[index(op.chunk)].take(op.microbatch)};
+            gradient_slots_[to_size(op.chunk)].take(op.microbatch)};
   }
 
   struct Sent {

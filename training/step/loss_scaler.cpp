@@ -34,7 +34,7 @@ nlohmann::json LossScaler::state() const {
 void LossScaler::restore(const nlohmann::json& state) {
   const auto skipped = field<Index>(state, "skipped", count_range);
   const auto scale =
-      field<double>(state, "scale", NumberRange{.min = 0, .max = LossScaleConfig::largest, .min_open = true});
+      field<double>(state, "scale", FloatRange{.min = 0, .max = LossScaleConfig::largest, .min_open = true});
   const auto good_steps = field<Index>(state, "good_steps", count_range);
   const auto at_floor = field<int>(state, "at_floor", IntegerRange{0, patience});
   const bool was_active = field_or(state, "active", true);

@@ -26,7 +26,7 @@
 namespace espalier {
 namespace {
 
-// Of what a resumed run may change only that by which the numbers stay. Checksums say whether the data are the same.
+// Of the keys that a resumed run may change, those that leave the numbers alone. Checksums compare the data.
 bool may_differ(const std::string& key) {
   const bool changes_numbers = is_dropout(key) || key.starts_with("optimizer.") || key.starts_with("precision.") ||
                                key == "run.steps" || key == "run.tokens";

@@ -45,7 +45,7 @@ struct VerifiedLayout {
   LayoutErrors errors;
 };
 
-/// The allowed relative error of layouts: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
+/// The allowed relative error of layouts.
 double default_tolerance(Precision compute);
 
 /// Runs a few steps in every layout. Each step of a layout starts from the reference's weights and moments; its update
