@@ -8,6 +8,7 @@
 #include "models/largest_model.hpp"
 #include "models/layout_section.hpp"
 #include "models/model_section.hpp"
+#include "models/sampler.hpp"
 #include "training/config/run_config.hpp"
 
 // Every key of a config once: its place in the struct, what values it takes, what it means. Who reads and who writes a
