@@ -172,18 +172,9 @@ struct Block {
   double start_seconds() const { return implementation.graphed ? 0 : device().kernel_seconds; }
 };
 
-// A share whose power adds no digit to 1.
-constexpr double no_digit_of_third_power = 1e-6;
-constexpr double no_digit_of_sixth_power = 1e-3;
-
 }  // namespace
 
-double overlapped(double a, double b) {
-  const auto [shorter, longer] = std::minmax(a, b);
-  if (shorter <= no_digit_of_third_power * longer)
-    return longer;
-  return std::cbrt(a * a * a + b * b * b);
-}
+double overlapped(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
 
 double beside(const Accelerator& device, double work, double messages) {
   return device.moves_messages ? work + messages : overlapped(work, messages);
@@ -192,8 +183,8 @@ double beside(const Accelerator& device, double work, double messages) {
 double PassTime::seconds() const {
   const double on_device = products + elementwise + tensor;
   const double longer = std::max(on_device, host);
-  if (std::min(on_device, host) <= no_digit_of_sixth_power * longer)
-    return longer;
+  if (longer <= 0)
+    return 0;
   const auto sixth_power = [](double x) { return x * x * x * x * x * x; };
   return longer * std::cbrt(std::sqrt(sixth_power(on_device / longer) + sixth_power(host / longer)));
 }

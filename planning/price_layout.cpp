@@ -34,14 +34,22 @@ struct ChunkParts {
   double blocks = 0;
   bool embedding = false;
   bool head = false;
+  bool operator==(const ChunkParts&) const = default;
+};
+
+// What a pass takes of the seconds of a chunk, and its collectives.
+struct PassShare {
+  double seconds = 0;
+  double tensor = 0;
+  double work() const { return seconds - tensor; }
 };
 
 struct ChunkTimes {
   ChunkSeconds seconds;
-  PassTime forward;  // products, elementwise, tensor of each pass, for the report
-  PassTime backward_input;
-  PassTime backward_weight;
-  PassTime recompute;
+  PassShare forward;
+  PassShare backward_input;
+  PassShare backward_weight;
+  PassShare recompute;
   double data = 0;          // of collectives with the other replicas that every micro-batch needs (ZeRO-2 and 3)
   double exposed_data = 0;  // of them, what does not overlap with its work
 };
@@ -68,12 +76,16 @@ class Pricer {
     LayoutPrice result{.layout = layout_};
     PipelineCosts costs{.schedule = layout_.schedule, .microbatches = layout_.num_microbatches(), .chunks = {}};
     std::vector<std::vector<ChunkTimes>> times;
+    ChunkParts last_parts;
+    ChunkTimes last_times = chunk_times(last_parts);
     for (const auto& stage : stages_) {
       times.emplace_back();
       costs.chunks.emplace_back();
       for (const ChunkParts& chunk : stage) {
-        times.back().push_back(chunk_times(chunk));
-        costs.chunks.back().push_back(times.back().back().seconds);
+        if (chunk != last_parts)  // most chunks are like the one before
+          last_times = chunk_times(last_parts = chunk);
+        times.back().push_back(last_times);
+        costs.chunks.back().push_back(last_times.seconds);
       }
     }
     if (layout_.pipeline > 1)
@@ -102,7 +114,7 @@ class Pricer {
     result.seconds = result.stages[busiest];
     result.step_seconds = result.seconds.total();
     for (const ChunkTimes& chunk : times[busiest])
-      result.recompute_seconds += to_double(layout_.num_microbatches()) * share_of(chunk, chunk.recompute).work();
+      result.recompute_seconds += to_double(layout_.num_microbatches()) * chunk.recompute.work();
     result.idle_share = pipeline.idle_share;
     finish(result);
     return result;
@@ -122,11 +134,12 @@ class Pricer {
 
   ChunkTimes chunk_times(const ChunkParts& chunk) const {
     ChunkTimes times;
+    BlockTime all;
     const auto add = [&](double count, const BlockTime& part) {
-      times.forward += count * part.forward;
-      times.backward_input += count * part.backward_input;
-      times.backward_weight += count * part.backward_weight;
-      times.recompute += count * part.recompute;
+      all.forward += count * part.forward;
+      all.backward_input += count * part.backward_input;
+      all.backward_weight += count * part.backward_weight;
+      all.recompute += count * part.recompute;
       times.seconds.forward += count * part.forward.seconds();
       times.seconds.backward_input += count * (part.backward_input.seconds() + part.recompute.seconds());
       times.seconds.backward_weight += count * part.backward_weight.seconds();
@@ -138,7 +151,24 @@ class Pricer {
       add(1, parts_.head);
     if (layout_.zero_stage >= 2)
       exchange_each_microbatch(chunk, times);
+    set_shares(times, all);
     return times;
+  }
+
+  // PassTime::seconds() of all layers together is not the sum of that of each, so passes are scaled to this sum.
+  static void set_shares(ChunkTimes& times, const BlockTime& all) {
+    const double of_layers = times.seconds.total() - times.exposed_data;
+    const double together =
+        all.forward.seconds() + all.backward_input.seconds() + all.backward_weight.seconds() + all.recompute.seconds();
+    const auto share_of = [&](const PassTime& pass) -> PassShare {
+      const double seconds = together > 0 ? of_layers / together * pass.seconds() : 0;
+      const double on_device = pass.products + pass.elementwise + pass.tensor;
+      return {seconds, on_device > 0 ? seconds * pass.tensor / on_device : 0};
+    };
+    times.forward = share_of(all.forward);
+    times.backward_input = share_of(all.backward_input);
+    times.backward_weight = share_of(all.backward_weight);
+    times.recompute = share_of(all.recompute);
   }
 
   // From ZeRO-2 on no rank has room for all gradients: those of every micro-batch are scattered. ZeRO-3 also gathers
@@ -203,43 +233,26 @@ class Pricer {
     return phases;
   }
 
-  // What a pass takes of the seconds of a chunk, and its collectives. PassTime::seconds() of all layers together is not
-  // the sum of that of each, so passes are scaled to this sum.
-  struct PassShare {
-    double seconds = 0;
-    double tensor = 0;
-    double work() const { return seconds - tensor; }
-  };
-  static PassShare share_of(const ChunkTimes& chunk, const PassTime& pass) {
-    const double all = chunk.seconds.total() - chunk.exposed_data;
-    const double device_all = chunk.forward.seconds() + chunk.backward_input.seconds() +
-                              chunk.backward_weight.seconds() + chunk.recompute.seconds();
-    const double seconds = device_all > 0 ? all / device_all * pass.seconds() : 0;
-    const double on_device = pass.products + pass.elementwise + pass.tensor;
-    return {seconds, on_device > 0 ? seconds * pass.tensor / on_device : 0};
-  }
-
   void account(PhaseSeconds& result, const ChunkTimes& chunk, double microbatches) const {
     for (const auto& [phase, pass] : {std::pair{Phase::forward, &chunk.forward},
                                       {Phase::backward, &chunk.backward_input},
                                       {Phase::backward, &chunk.backward_weight},
                                       {Phase::backward, &chunk.recompute}}) {
-      const PassShare share = share_of(chunk, *pass);
-      result[Phase::tensor_comm] += microbatches * share.tensor;
-      result[phase] += microbatches * share.work();
+      result[Phase::tensor_comm] += microbatches * pass->tensor;
+      result[phase] += microbatches * pass->work();
     }
     result[Phase::data_comm] += microbatches * chunk.exposed_data;
   }
 
   static ChunkPrice chunk_price(const ChunkTimes& chunk) {
-    const double in_forward = share_of(chunk, chunk.forward).tensor;
-    const double in_input = share_of(chunk, chunk.backward_input).tensor + share_of(chunk, chunk.recompute).tensor;
-    const double in_weight = share_of(chunk, chunk.backward_weight).tensor;
+    const double in_input = chunk.backward_input.tensor + chunk.recompute.tensor;
     ChunkSeconds work = chunk.seconds;
-    work.forward -= in_forward;
+    work.forward -= chunk.forward.tensor;
     work.backward_input -= in_input;
-    work.backward_weight -= in_weight;
-    return {.work = work, .tensor = in_forward + in_input + in_weight, .with_collectives = chunk.seconds};
+    work.backward_weight -= chunk.backward_weight.tensor;
+    return {.work = work,
+            .tensor = chunk.forward.tensor + in_input + chunk.backward_weight.tensor,
+            .with_collectives = chunk.seconds};
   }
 
   struct LargestStage {
