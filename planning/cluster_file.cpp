@@ -269,19 +269,18 @@ class ClusterReader {
     reader_.read(section_, key, value, range);
   }
 
+  // With both, the efficiencies are of the GEMM rate, and only MFU is of the peak.
   void rate(MatrixRate& rate, Sane sane) {
     const double preset_rate = rate.peak_flops;
-    const double preset_peak = rate.peak();
-    const bool has_peak = quantity("peak", Quantity::flops_per_second, rate.peak_flops, sane);
-    const bool has_gemm_rate = quantity("gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
-    if (has_peak && has_gemm_rate)
-      reader_.problem(section_, "gemm_rate",
-                      "cannot be given together with peak: give the one that the efficiencies refer to");
-    if (has_gemm_rate && preset_rate > 0)
-      rescale_efficiencies(rate, preset_rate / rate.peak_flops);
-    if (has_gemm_rate)
-      rate.maker_peak = preset_peak;
+    double peak = rate.peak();
+    double gemm_rate = rate.is_measured ? rate.peak_flops : 0;
+    const bool has_peak = quantity("peak", Quantity::flops_per_second, peak, sane);
+    const bool has_gemm_rate = quantity("gemm_rate", Quantity::flops_per_second, gemm_rate, sane);
     rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
+    rate.peak_flops = rate.is_measured ? gemm_rate : peak;
+    rate.maker_peak = rate.is_measured ? peak : 0;
+    if (has_gemm_rate && preset_rate > 0)
+      rescale_efficiencies(rate, preset_rate / gemm_rate);
   }
 
  private:
@@ -321,7 +320,8 @@ class ClusterWriter {
       file_.write(section_, key, fmt::format("{:.10g} {}", cluster.price_per_device_hour, cluster.currency));
   }
   void rate(const MatrixRate& rate, Sane sane) {
-    quantity(rate.is_measured ? "gemm_rate" : "peak", Quantity::flops_per_second, rate.peak_flops, sane);
+    quantity("peak", Quantity::flops_per_second, rate.peak(), sane);
+    quantity("gemm_rate", Quantity::flops_per_second, rate.is_measured ? rate.peak_flops : 0, sane);
   }
   std::string result() const { return file_.text(); }
 

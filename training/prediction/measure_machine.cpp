@@ -155,7 +155,8 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
       .half_depth = 16,
       .fill_waves = 0.1,
       .attention_efficiency = 0.3,
-      .is_measured = true};
+      .is_measured = true,
+      .maker_peak = peak_rate(config, world).value_or(0) / world.size()};  // of a GPU that is known by its name
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
     samples.push_back(measure_sample(world, shape, precision));
