@@ -296,7 +296,7 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
 void add_bench_step(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchStepArguments>();
   CLI::App* const command =
-      bench.add_subcommand("step", "Time a whole training step: tokens per second, share of the GEMM rate, memory");
+      bench.add_subcommand("step", "Time a whole training step: tokens per second, GEMM fraction, memory");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "type to compute in; default fp32")
       ->check(CLI::IsMember(compute_type_names()));

@@ -159,16 +159,14 @@ void refuse_options_with_empty_values(const std::vector<std::string>& reversed) 
   refuse_dashed_settings(command, name, reversed);
   const std::string unknown = unknown_option(command, reversed);
   const std::string hint = unknown.starts_with("--") ? hint_for_option(unknown) : "";
-  if (!unknown.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    const std::string nearest = hint.empty() ? nearest_word(unknown, option_names(command)) : "";
-    throw Error(ExitCode::usage, {.what = "unknown option",
-                                  .got = unknown,
-                                  .todo = (nearest.empty() ? hint.empty() ? "" : hint + "; "
-                                                           : fmt::format("did you mean {}? ", nearest)) +
-                                          name + " --help"});
-  }
-  throw Error(ExitCode::usage,
-              {.what = usage_text(error), .todo = (hint.empty() ? "" : hint + "; ") + name + " --help"});
+  const std::string nearest =
+      hint.empty() && unknown.starts_with("-") ? nearest_word(unknown, option_names(command)) : "";
+  const std::string advice =
+      (nearest.empty() ? hint.empty() ? "" : hint + "; " : fmt::format("did you mean {}? ", nearest)) + name +
+      " --help";
+  if (!unknown.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    throw Error(ExitCode::usage, {.what = "unknown option", .got = unknown, .todo = advice});
+  throw Error(ExitCode::usage, {.what = usage_text(error), .todo = advice});
 }
 
 // "train", "bench step".
@@ -282,8 +280,10 @@ int command(int argc, char** argv) {
     if (std::ferror(stdout) != 0)
       return 0;  // reported below
     const Error error = error_from(exception, ExitCode::defect);
-    if (read_launch_facts(process_environment).local_rank == 0)  // before MPI all ranks of a host find the same
+    if (read_launch_facts(process_environment).local_rank == 0) {  // before MPI all ranks of a host find the same
+      std::fflush(stdout);                                         // else the error may stand within a line of it
       std::fprintf(stderr, "espalier: error: %s\n", error.what());
+    }
     return static_cast<int>(error.code());
   }
 }

@@ -322,8 +322,9 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
-                   "preset and number of nodes (a100-80:16 or, with devices per node, a100-80:16x8), or a TOML file; "
-                   "repeat it to compare clusters")
+                   fmt::format("preset and number of nodes (a100-80:16 or, with devices per node, a100-80:16x8), or a "
+                               "TOML file; repeat it to compare clusters; presets: {}",
+                               fmt::join(cluster_preset_names(), ", ")))
       ->type_name("NAME|FILE");
   command
       ->add_option("--link", options->link,

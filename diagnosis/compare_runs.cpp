@@ -180,10 +180,10 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
       fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})", new_config.layout.data,
                   old_config.layout.data, new_config.layout.num_microbatches(), old_config.layout.num_microbatches(),
                   new_config.layout.micro_batch, old_config.layout.micro_batch),
-      fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); this batch needs between "
-                  "{:.3g} times (the ratio of the batches) and {:.3g} times (its square root)",
-                  rate_ratio, new_config.optimizer.learning_rate, old_config.optimizer.learning_rate, batch_ratio,
-                  root),
+      fmt::format(
+          "the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); this batch needs a "
+          "rate between {:.3g} times (the square root of the ratio of the batches) and {:.3g} times (the ratio)",
+          rate_ratio, new_config.optimizer.learning_rate, old_config.optimizer.learning_rate, root, batch_ratio),
       fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)",
                   new_config.optimizer.warmup_steps,
                   1e-6 * static_cast<double>(new_config.optimizer.warmup_steps * new_config.tokens_per_step()),

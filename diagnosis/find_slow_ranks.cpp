@@ -144,7 +144,8 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
           fmt::format("{} predicts {:.4g} s: the others are quicker while it leaves them more of "
                       "the host",
                       run.predicted_time->source, *predicted));
-    const std::string what_slows = "other processes, ranks bound to the same cores, clock, temperature, memory errors";
+    const std::string what_slows =
+        "look for other processes, ranks bound to the same cores, a low clock, high temperature, memory errors";
     finding.changes = {{.setting = run.is_on_one_host() ? fmt::format("free the cores of rank {}: {}", rank, what_slows)
                                                         : fmt::format("remove {} from the job, or free its cores: {}",
                                                                       run.facts.host_of(rank), what_slows),

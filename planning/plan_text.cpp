@@ -39,10 +39,10 @@ std::string row_text(std::string text, const PlanProblem& problem, const LayoutP
 }
 
 std::string head_text(const std::string& before, std::span<const LayoutPrice> prices) {
-  const auto is_measured = [](const LayoutPrice& price) { return price.flops_shares.gemm_fraction.has_value(); };
-  const char* const share = std::ranges::none_of(prices, is_measured)  ? "MFU"
-                            : std::ranges::all_of(prices, is_measured) ? "GEMM"
-                                                                       : "MFU/GEMM";
+  const auto has_mfu = [](const LayoutPrice& price) { return price.flops_shares.mfu.has_value(); };
+  const char* const share = std::ranges::all_of(prices, has_mfu)    ? "MFU"
+                            : std::ranges::none_of(prices, has_mfu) ? "GEMM"
+                                                                    : "MFU/GEMM";
   return fmt::format("{} {:>11} {:>16} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "9 of 10 cases",
                      "tokens/s", share, "bubble", "idle", "memory");
 }
@@ -199,7 +199,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
     text += fmt::format("  {}\n      {}\n", rejection.layout.text(), rejection.reason);
   }
   if (result.rejections.size() > most)
-    text += fmt::format("  and {} more splits\n", result.rejections.size() - most);
+    text += fmt::format("  and {}\n", counted(static_cast<Index>(result.rejections.size() - most), "more split"));
   return text;
 }
 

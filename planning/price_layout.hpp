@@ -54,8 +54,8 @@ struct FlopsShares {
   std::optional<double> gemm_fraction;
   std::optional<double> mfu;
 
-  /// The one that tables show: of what was measured, where it was.
-  double shown() const { return gemm_fraction ? *gemm_fraction : mfu.value_or(0); }
+  /// The one that tables show: MFU compares devices.
+  double shown() const { return mfu ? *mfu : gemm_fraction.value_or(0); }
   std::string text() const;  ///< "GEMM fraction 61.2 %, MFU 43.0 %"
 };
 /// @param rate of one device, FLOP/s

@@ -185,10 +185,12 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
     reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;
   if (of_others > 0)
     reasons += "\n  " + counted(of_others, "checkpoint") + " of other runs";
-  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here" + reasons,
-                                     .where = given.string(),
-                                     .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
-                                     .todo = "give the directory of a run that has saved one"});
+  throw Error(ExitCode::checkpoint,
+              {.what = "no complete checkpoint here" + reasons,
+               .where = given.string(),
+               .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
+               .todo = incomplete.empty() ? "give the directory of a run that has saved one"
+                                          : "restore the damaged files from a copy, or give another run"});
 }
 
 Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note) {

@@ -48,7 +48,7 @@ rm run/config.toml
 refused 2 "batch.global_batch_size: 8 -> 16" "$espalier" train tiny.toml batch.global_batch_size=16
 rm run/checkpoints/step-*/rank-00000.h5
 refused 4 "none of the run's checkpoints is complete" "${two_ranks[@]}" "$espalier" train tiny.toml
-says "step-00000003: a file of a checkpoint is missing" "restore the missing files"
+says "step-00000003: a file of a checkpoint is missing" "restore the damaged files"
 refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
 expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep

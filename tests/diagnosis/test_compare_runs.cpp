@@ -196,7 +196,7 @@ TEST(CompareRuns, RateThatFollowsTheBatchIsLeftAlone) {
   EXPECT_THAT(findings[0].changes[0].setting, StartsWith("optimizer.learning_rate = 0.0005"));
   EXPECT_THAT(findings[0].changes[1].setting, HasSubstr("more micro-batches"));
   EXPECT_THAT(findings[0].evidence[1],
-              HasSubstr("between 0.25 times (the ratio of the batches) and 0.5 times (its square root)"));
+              HasSubstr("between 0.5 times (the square root of the ratio of the batches) and 0.25 times (the ratio)"));
   const double risk = findings[0].risk;
   after.run.config.optimizer.learning_rate = 0.0005;
   findings = find_effective_batch(before.run, after.run, false);

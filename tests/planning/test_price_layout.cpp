@@ -57,7 +57,7 @@ TEST(PriceLayout, a_share_says_what_it_is_of) {
   EXPECT_EQ(of_both.flops_shares.gemm_fraction, of_rate.flops_shares.gemm_fraction);
   EXPECT_NEAR(of_both.flops_shares.mfu.value(), of_peak.flops_shares.mfu.value() * 312 / 400, 1e-6);
   EXPECT_EQ(of_both.flops_shares.text(),
-            fmt::format("GEMM fraction {:.1f} %, MFU {:.1f} %", 100 * of_both.flops_shares.shown(),
+            fmt::format("GEMM fraction {:.1f} %, MFU {:.1f} %", 100 * of_both.flops_shares.gemm_fraction.value(),
                         100 * of_both.flops_shares.mfu.value()));
 }
 

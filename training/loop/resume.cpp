@@ -65,7 +65,7 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string&
         ExitCode::usage,
         {.what = "the run directory holds checkpoints, and --resume never would write over them",
          .where = checkpoints.string(),
-         .got = complete.empty() ? "incomplete checkpoints:" + damaged
+         .got = complete.empty() ? "damaged or incomplete checkpoints:" + damaged
                                  : fmt::format("{}, the newest {}",
                                                counted(static_cast<Index>(complete.size()), "complete checkpoint"),
                                                complete.front().string()),
@@ -73,10 +73,11 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string&
          .todo = complete.empty() ? "set run.directory to another directory"
                                   : "resume (leave out --resume), or set run.directory to another directory"});
   if (complete.empty() && !damaged.empty())
-    throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints is complete:" + damaged,
-                                       .where = checkpoints.string(),
-                                       .wanted = "a complete checkpoint; the run does not start over by itself",
-                                       .todo = "restore the missing files, or start over in another run.directory"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "none of the run's checkpoints is complete:" + damaged,
+                 .where = checkpoints.string(),
+                 .wanted = "a complete checkpoint; the run does not start over by itself",
+                 .todo = "restore the damaged files from a copy, or start over in another run.directory"});
   return complete;
 }
 
