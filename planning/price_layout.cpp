@@ -82,8 +82,10 @@ class Pricer {
       times.emplace_back();
       costs.chunks.emplace_back();
       for (const ChunkParts& chunk : stage) {
-        if (chunk != last_parts)  // most chunks are like the one before
-          last_times = chunk_times(last_parts = chunk);
+        if (chunk != last_parts) {  // most chunks are like the one before
+          last_parts = chunk;
+          last_times = chunk_times(chunk);
+        }
         times.back().push_back(last_times);
         costs.chunks.back().push_back(last_times.seconds);
       }

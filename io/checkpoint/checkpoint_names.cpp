@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view shard_ending = ".h5";
 constexpr std::string_view step_prefix = "step-";
-constexpr std::size_t step_digits = 8;  // at least
 
 }  // namespace
 
@@ -24,13 +23,10 @@ bool is_shard_name(std::string_view name) { return rank_in(name, shard_ending).h
 std::string step_name(Index step) { return fmt::format("{}{:08}", step_prefix, step); }
 
 std::optional<Index> step_in(std::string_view name) {
-  if (!name.starts_with(step_prefix) || name.size() < step_prefix.size() + step_digits)
-    return std::nullopt;
-  name.remove_prefix(step_prefix.size());
   Index step = -1;
-  const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool is_whole = error == std::errc() && rest == name.data() + name.size() && step >= 0 && name.front() != '-';
-  return is_whole ? std::optional(step) : std::nullopt;
+  if (name.starts_with(step_prefix))
+    std::from_chars(name.data() + step_prefix.size(), name.data() + name.size(), step);
+  return step >= 0 && name == step_name(step) ? std::optional(step) : std::nullopt;
 }
 
 std::string tensor_name(std::string_view group, std::string_view parameter) {

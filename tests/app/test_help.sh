@@ -87,6 +87,7 @@ expect 2 "run.steps=5" "$espalier" train choices.toml --run.steps=5
 expect 2 "espalier train CONFIG.toml" "$espalier" train --config choices.toml
 expect 2 "mpiexec -n" "$espalier" train choices.toml --nproc-per-node 4
 expect 2 "did you mean --checkpoint" "$espalier" generate --chekpoint run
+expect 2 "did you mean --resume?" "$espalier" train --resum auto
 expect 2 "unknown option" "$espalier" -v
 expect 2 "a value after the '='" "$espalier" data pack --output= text.txt
 expect 2 "an option has no value" "$espalier" verify choices.toml --save ''

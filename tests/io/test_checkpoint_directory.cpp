@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checkpoint/atomic_directory.hpp"
 #include "io/checkpoint/checkpoint_directory.hpp"
+#include "io/checkpoint/checkpoint_names.hpp"
+#include "io/rank_file_name.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 namespace espalier::test {
@@ -39,13 +41,26 @@ TEST(CheckpointDirectory, a_run_stands_for_its_newest_complete_checkpoint) {
   const auto refused = [&] { resolve_checkpoint(directory / "run"); };
   for (const Index step : {1, 2})
     std::filesystem::remove(checkpoint_path(directory / "run/checkpoints", step) / "manifest.json");
-  expect_error(ExitCode::checkpoint, {"step-00000003: a file of a checkpoint is missing", "step-00000001"}, refused);
+  expect_error(ExitCode::checkpoint,
+               {"step-00000003: a file of a checkpoint is missing", "step-00000001", "restore the damaged files"},
+               refused);
   EXPECT_EQ(resolve_checkpoint(newest / ""), newest / "");
   expect_error(ExitCode::checkpoint, {"a file of a checkpoint is missing", "step-00000002/manifest.json"},
                [&] { CheckpointReader(resolve_checkpoint(newest)); });
   std::filesystem::remove_all(directory / "run/checkpoints");
   expect_error(ExitCode::checkpoint, {"no complete checkpoint here", "a run directory"}, refused);
   expect_error(ExitCode::checkpoint, {"nowhere"}, [&] { resolve_checkpoint(directory / "nowhere"); });
+}
+
+TEST(CheckpointDirectory, names_of_ranks_and_steps_are_read_back_and_no_others) {
+  EXPECT_EQ(shard_name(3), "rank-00003.h5");
+  EXPECT_EQ(rank_in("rank-123456.position", ".position"), 123456);
+  EXPECT_EQ(step_in(step_name(123456789)), 123456789);
+  for (const char* const other : {"rank-3.h5", "rank-000003.h5", "rank--0003.h5", "rank-00003.h5x", "rank-00003",
+                                  "rank-../03.h5", "rank-99999999999999999999.h5", "Rank-00003.h5", ""})
+    EXPECT_FALSE(is_shard_name(other)) << other;
+  for (const char* const other : {"step-1", "step-0000000x", "step--0000001", "step-00000001.h5", "step-", ""})
+    EXPECT_FALSE(step_in(other)) << other;
 }
 
 // The place may be shared with the user and with other runs.

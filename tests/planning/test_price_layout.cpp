@@ -8,6 +8,7 @@
 
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/plan_text.hpp"
 #include "planning/search.hpp"
 #include "tests/planning/problems.hpp"
 
@@ -56,6 +57,14 @@ TEST(PriceLayout, a_share_says_what_it_is_of) {
   const LayoutPrice of_both = price_layout(problem, layout);
   EXPECT_EQ(of_both.flops_shares.gemm_fraction, of_rate.flops_shares.gemm_fraction);
   EXPECT_NEAR(of_both.flops_shares.mfu.value(), of_peak.flops_shares.mfu.value() * 312 / 400, 1e-6);
+  const auto head = [&](const LayoutPrice& price) {
+    const std::string table = ranking_text(problem, {price}, 1);
+    return table.substr(0, table.find('\n'));
+  };
+  EXPECT_THAT(head(of_peak), testing::AllOf(testing::HasSubstr(" MFU "), testing::Not(testing::HasSubstr("GEMM"))));
+  EXPECT_THAT(head(of_rate), testing::AllOf(testing::HasSubstr(" GEMM "), testing::Not(testing::HasSubstr("MFU"))));
+  EXPECT_EQ(head(of_both), head(of_peak)) << "MFU compares devices";
+  EXPECT_EQ(of_both.flops_shares.shown(), of_both.flops_shares.mfu);
   EXPECT_EQ(of_both.flops_shares.text(),
             fmt::format("GEMM fraction {:.1f} %, MFU {:.1f} %", 100 * of_both.flops_shares.gemm_fraction.value(),
                         100 * of_both.flops_shares.mfu.value()));
