@@ -322,9 +322,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
-                   fmt::format("preset and number of nodes (a100-80:16 or, with devices per node, a100-80:16x8), or a "
-                               "TOML file; repeat it to compare clusters; presets: {}",
-                               fmt::join(cluster_preset_names(), ", ")))
+                   "preset and number of nodes (a100-80:16 or, with devices per node, a100-80:16x8), or a TOML file; "
+                   "repeat it to compare clusters; --cluster ? lists the presets")
       ->type_name("NAME|FILE");
   command
       ->add_option("--link", options->link,
